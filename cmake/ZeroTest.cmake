@@ -1,0 +1,111 @@
+# How tests are built and run. Included by tests/CMakeLists.txt, whose folder
+# the file names below are relative to.
+
+if(LibTorch_CXX11_ABI)
+  find_package(GTest REQUIRED)
+else()
+  # An installed gtest has the new ABI of std::string; Debian's package brings
+  # its sources along.
+  add_compile_definitions(_GLIBCXX_USE_CXX11_ABI=0)
+  add_subdirectory(/usr/src/googletest googletest EXCLUDE_FROM_ALL)
+endif()
+
+# Reading gtest and ATen takes longer than most tests do to compile, so they are
+# read once.
+file(CONFIGURE OUTPUT precompiled.cpp CONTENT "// Owns the header.\n")
+add_library(zero_test_precompiled OBJECT
+  "${CMAKE_CURRENT_BINARY_DIR}/precompiled.cpp")
+target_link_libraries(zero_test_precompiled PRIVATE zero GTest::gtest_main)
+target_precompile_headers(zero_test_precompiled PRIVATE
+  <gtest/gtest.h> <ATen/core/Tensor.h> <ATen/ops/empty.h> <ATen/ops/equal.h>
+  <ATen/ops/ones.h> <ATen/ops/randn.h> <ATen/ops/zeros.h>)
+
+# All that an asan or tsan build is for.
+add_custom_target(sanitize_tests DEPENDS zero_program)
+
+set(zero_test_environment
+  ZERO_VERIFY=1 "ZERO_PROGRAM=$<TARGET_FILE:zero_program>")
+if(ZERO_SANITIZE)
+  set(rules "${CMAKE_CURRENT_SOURCE_DIR}/sanitizers")
+  # libtorch is not instrumented: what happens inside it is not reported, and
+  # its OpenMP threads, whose barriers go unseen, are not started.
+  list(APPEND zero_test_environment
+    OMP_NUM_THREADS=1
+    "TSAN_OPTIONS=suppressions=${rules}/tsan.supp second_deadlock_stack=1"
+    "LSAN_OPTIONS=suppressions=${rules}/lsan.supp"
+    "ASAN_OPTIONS=detect_stack_use_after_return=1"
+    "UBSAN_OPTIONS=print_stacktrace=1")
+
+  # gcc's tsan cannot place its memory where the kernel randomises more than 28
+  # bits of addresses.
+  file(STRINGS /proc/sys/vm/mmap_rnd_bits random_bits)
+  if(ZERO_SANITIZE STREQUAL thread AND random_bits GREATER 28)
+    set(zero_test_launcher setarch --addr-no-randomize)
+  endif()
+endif()
+
+# zero_add_test(<file> [LABELS <label>...] [SANITIZE] [TIMEOUT <seconds>])
+#
+# Makes one program and one test of a file: comm/all_reduce_test.cpp becomes
+# comm_all_reduce_test. SANITIZE marks tests that asan and tsan builds run.
+function(zero_add_test file)
+  cmake_parse_arguments(PARSE_ARGV 1 arg "SANITIZE" "TIMEOUT" "LABELS")
+  string(REGEX REPLACE "\\.cpp$" "" name "${file}")
+  string(REPLACE "/" "_" name "${name}")
+
+  add_executable(${name} ${file})
+  add_dependencies(${name} zero_program)
+  target_include_directories(${name} PRIVATE
+    "${PROJECT_SOURCE_DIR}/src" "${CMAKE_CURRENT_SOURCE_DIR}")
+  target_link_libraries(${name} PRIVATE
+    zero nlohmann_json::nlohmann_json GTest::gtest_main)
+  target_precompile_headers(${name} REUSE_FROM zero_test_precompiled)
+
+  if(arg_SANITIZE)
+    list(APPEND arg_LABELS sanitize)
+    add_dependencies(sanitize_tests ${name})
+  endif()
+  add_test(NAME ${name} COMMAND ${zero_test_launcher} $<TARGET_FILE:${name}>)
+  _zero_test_properties(${name})
+  set_tests_properties(${name} PROPERTIES
+    ENVIRONMENT "${zero_test_environment}")
+endfunction()
+
+# zero_add_script_test(<file> [LABELS <label>...] [TIMEOUT <seconds>])
+#
+# Makes a test of a CMake script, which gets SOURCE_DIR and BINARY_DIR: the
+# repository and a folder of its own to work in.
+function(zero_add_script_test file)
+  cmake_parse_arguments(PARSE_ARGV 1 arg "" "TIMEOUT" "LABELS")
+  string(REGEX REPLACE "\\.cmake$" "" name "${file}")
+  string(REPLACE "/" "_" name "${name}")
+  add_test(NAME ${name}
+    COMMAND "${CMAKE_COMMAND}" "-DSOURCE_DIR=${PROJECT_SOURCE_DIR}"
+            "-DZERO_BINARY_DIR=${PROJECT_BINARY_DIR}"
+            "-DLIBTORCH=${LibTorch_PREFIX}"
+            "-DBINARY_DIR=${CMAKE_CURRENT_BINARY_DIR}/${name}"
+            -P "${CMAKE_CURRENT_SOURCE_DIR}/${file}")
+  _zero_test_properties(${name})
+endfunction()
+
+# zero_add_check(<name> [LABELS <label>...] [TIMEOUT <seconds>])
+#
+# Makes the test check_<name> of scripts/checks/check_<name>.py.
+function(zero_add_check name)
+  cmake_parse_arguments(PARSE_ARGV 1 arg "" "TIMEOUT" "LABELS")
+  add_test(NAME check_${name}
+    COMMAND python3 "${PROJECT_SOURCE_DIR}/scripts/checks/check_${name}.py"
+            "${PROJECT_BINARY_DIR}")
+  _zero_test_properties(check_${name})
+  # What a check returns where the tool it runs is not installed.
+  set_tests_properties(check_${name} PROPERTIES SKIP_RETURN_CODE 77)
+endfunction()
+
+# Sets what LABELS and TIMEOUT of the functions above say.
+macro(_zero_test_properties name)
+  if(NOT arg_TIMEOUT)
+    set(arg_TIMEOUT 120)
+  endif()
+  set_tests_properties(${name} PROPERTIES
+    LABELS "${arg_LABELS}" TIMEOUT ${arg_TIMEOUT})
+endmacro()

@@ -1,0 +1,8 @@
+// libzero: train libtorch models with ZeRO. Brings in the whole public API.
+#pragma once
+
+#include <zero/communicator.h>
+#include <zero/error.h>
+#include <zero/local.h>
+#include <zero/version.h>
+#include <zero/world.h>

@@ -1,0 +1,28 @@
+#include "base/error.h"
+
+#include <cstring>
+
+namespace zero::base {
+
+std::string system_message(
+    const std::string& what,
+    const std::string& call,
+    int errno_value) {
+  return c10::str(
+      what,
+      ": ",
+      call,
+      " failed: ",
+      std::strerror(errno_value),
+      " (errno ",
+      errno_value,
+      ")");
+}
+
+void fail_check(const char* file, int line, const std::string& message) {
+  throw Error(c10::str(
+      "internal error at ", file, ":", line, ": ", message,
+      ". Fix: this is a bug in libzero, please report it"));
+}
+
+} // namespace zero::base

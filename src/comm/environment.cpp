@@ -1,0 +1,215 @@
+#include "comm/environment.h"
+
+#include <unistd.h>
+
+#include <charconv>
+#include <cmath>
+#include <cstdlib>
+#include <cstring>
+#include <string_view>
+
+#include <zero/version.h>
+
+#include "base/error.h"
+
+namespace zero::comm {
+
+namespace {
+
+[[noreturn]] void refuse(
+    const char* variable,
+    const std::string& got,
+    const std::string& expected) {
+  throw ConfigError(c10::str(
+      variable,
+      "=",
+      got,
+      ": expected ",
+      expected,
+      ". Fix: leave the variables as the launcher set them, or unset them all "
+      "to run alone"));
+}
+
+std::string required(const Lookup& lookup, const char* variable) {
+  const char* value = lookup(variable);
+  if (value == nullptr) {
+    throw ConfigError(c10::str(
+        variable,
+        " is not set, though other variables of its launcher are. Fix: start "
+        "all ranks with one launcher, or unset them all to run alone"));
+  }
+  return value;
+}
+
+int parse_int(const char* variable, const std::string& text) {
+  int value = 0;
+  const char* end = text.data() + text.size();
+  const auto parsed = std::from_chars(text.data(), end, value);
+  if (text.empty() || parsed.ec != std::errc() || parsed.ptr != end) {
+    refuse(variable, text, "a whole number");
+  }
+  return value;
+}
+
+int number(const Lookup& lookup, const char* variable) {
+  return parse_int(variable, required(lookup, variable));
+}
+
+void check_rank_and_size(
+    const Environment& environment,
+    const char* rank_variable,
+    const char* size_variable) {
+  if (environment.size < 1 || environment.size > kMaxRanks) {
+    refuse(
+        size_variable,
+        std::to_string(environment.size),
+        c10::str("1 to ", kMaxRanks, " ranks"));
+  }
+  if (environment.rank < 0 || environment.rank >= environment.size) {
+    refuse(
+        rank_variable,
+        std::to_string(environment.rank),
+        c10::str("a rank from 0 to ", environment.size - 1));
+  }
+}
+
+Environment read_zero_run(const Lookup& lookup) {
+  Environment environment;
+  environment.launcher = Launcher::zero_run;
+  environment.rank = number(lookup, "ZERO_RANK");
+  environment.size = number(lookup, "ZERO_SIZE");
+  check_rank_and_size(environment, "ZERO_RANK", "ZERO_SIZE");
+  const std::string address = required(lookup, "ZERO_ROSTER");
+  const auto colon = address.find(':');
+  if (colon == std::string::npos) {
+    refuse("ZERO_ROSTER", address, "PID:DESCRIPTOR");
+  }
+  environment.roster.pid = parse_int("ZERO_ROSTER", address.substr(0, colon));
+  environment.roster.fd = parse_int("ZERO_ROSTER", address.substr(colon + 1));
+  return environment;
+}
+
+Environment read_torchrun(const Lookup& lookup) {
+  Environment environment;
+  environment.rank = number(lookup, "RANK");
+  environment.size = number(lookup, "WORLD_SIZE");
+  check_rank_and_size(environment, "RANK", "WORLD_SIZE");
+  const int local_size = number(lookup, "LOCAL_WORLD_SIZE");
+  if (local_size != environment.size) {
+    throw ConfigError(c10::str(
+        "torchrun started ",
+        environment.size,
+        " ranks, of which ",
+        local_size,
+        " on this machine: expected all of them. libzero ",
+        ZERO_VERSION,
+        " works on one machine. Fix: torchrun --nnodes=1"));
+  }
+  if (environment.size == 1) {
+    return environment; // nobody to meet
+  }
+  environment.launcher = Launcher::torchrun;
+  const char* run = lookup("TORCHELASTIC_RUN_ID");
+  const char* restart = lookup("TORCHELASTIC_RESTART_COUNT");
+  environment.meeting = c10::str(
+      "zero-",
+      ::getuid(),
+      "-",
+      required(lookup, "MASTER_PORT"),
+      "-",
+      restart == nullptr ? "0" : restart,
+      "-",
+      run == nullptr ? "none" : run);
+  return environment;
+}
+
+// Alone is right only if no launcher has started others.
+void refuse_unserved_launchers(const Lookup& lookup) {
+  for (const char* variable : {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE"}) {
+    const char* value = lookup(variable);
+    if (value != nullptr && std::strcmp(value, "1") != 0) {
+      throw ConfigError(c10::str(
+          "an MPI launcher started ",
+          value,
+          " ranks (",
+          variable,
+          "), but this build of libzero has no MPI. Fix: on one machine use "
+          "zero run -n ",
+          value,
+          " PROGRAM"));
+    }
+  }
+}
+
+double seconds(
+    const Lookup& lookup,
+    const char* variable,
+    const std::optional<double>& given,
+    double otherwise) {
+  double value = otherwise;
+  std::string text = std::to_string(given.value_or(otherwise));
+  if (given) {
+    value = *given;
+  } else if (const char* set = lookup(variable)) {
+    text = set;
+    char* end = nullptr;
+    value = std::strtod(set, &end);
+    if (end == set || *end != '\0') {
+      value = NAN;
+    }
+  }
+  if (!std::isfinite(value) || value <= 0) {
+    refuse(variable, text, "a number of seconds above 0");
+  }
+  return value;
+}
+
+bool flag(
+    const Lookup& lookup,
+    const char* variable,
+    const std::optional<bool>& given,
+    bool otherwise) {
+  if (given) {
+    return *given;
+  }
+  const char* set = lookup(variable);
+  if (set == nullptr) {
+    return otherwise;
+  }
+  const std::string_view text = set;
+  if (text != "0" && text != "1") {
+    refuse(variable, set, "0 or 1");
+  }
+  return text == "1";
+}
+
+} // namespace
+
+Environment read_environment(const Lookup& lookup) {
+  if (lookup("ZERO_RANK") != nullptr || lookup("ZERO_ROSTER") != nullptr) {
+    return read_zero_run(lookup);
+  }
+  if (lookup("RANK") != nullptr || lookup("WORLD_SIZE") != nullptr) {
+    return read_torchrun(lookup);
+  }
+  refuse_unserved_launchers(lookup);
+  return {};
+}
+
+CommSettings read_settings(const InitOptions& options, const Lookup& lookup) {
+  const CommSettings defaults;
+  return {
+      .timeout_seconds = seconds(
+          lookup,
+          "ZERO_TIMEOUT_SECONDS",
+          options.timeout_seconds,
+          defaults.timeout_seconds),
+      .progress_timeout_seconds = seconds(
+          lookup,
+          "ZERO_PROGRESS_TIMEOUT_SECONDS",
+          options.progress_timeout_seconds,
+          defaults.progress_timeout_seconds),
+      .verify = flag(lookup, "ZERO_VERIFY", options.verify, defaults.verify)};
+}
+
+} // namespace zero::comm

@@ -1,0 +1,162 @@
+#include "comm/monitor.h"
+
+#include <poll.h>
+#include <sys/eventfd.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <csignal>
+#include <cstdint>
+
+#include "base/error.h"
+#include "base/log.h"
+
+namespace zero::comm {
+
+using base::Clock;
+using base::Seconds;
+
+namespace {
+
+int pidfd_open(pid_t pid) {
+  return static_cast<int>(::syscall(SYS_pidfd_open, pid, 0));
+}
+
+void pidfd_kill(int pidfd) {
+  ::syscall(SYS_pidfd_send_signal, pidfd, SIGKILL, nullptr, 0);
+}
+
+} // namespace
+
+Monitor::Monitor(Roster roster, int id, double timeout_seconds)
+    : roster_(std::move(roster)),
+      id_(id),
+      timeout_(timeout_seconds),
+      interval_(std::min(0.1, timeout_seconds / 10)),
+      stop_(::eventfd(0, EFD_CLOEXEC)),
+      peers_(static_cast<size_t>(roster_.size())) {
+  if (!stop_.valid()) {
+    throw IoError(base::system_message(
+        "cannot start the heartbeat. Fix: raise the limit of open files "
+        "(ulimit -n)",
+        "eventfd",
+        errno));
+  }
+  // Found out now rather than when a rank dies and nobody notices.
+  if (!base::UniqueFd(pidfd_open(::getpid())).valid()) {
+    throw IoError(base::system_message(
+        "cannot watch processes. Fix: use Linux 5.3 or newer, and allow "
+        "pidfd_open to this process",
+        "pidfd_open",
+        errno));
+  }
+  roster_.beat(id_);
+  thread_ = std::thread([this] { run(); });
+}
+
+Monitor::~Monitor() {
+  const uint64_t one = 1;
+  [[maybe_unused]] auto written = ::write(stop_.get(), &one, sizeof(one));
+  thread_.join();
+}
+
+void Monitor::run() {
+  auto last = Clock::now();
+  for (;;) {
+    roster_.beat(id_);
+    const auto now = Clock::now();
+    // This process was itself stopped, or starved: silence heard meanwhile says
+    // nothing about the others.
+    const bool was_away = now - last > timeout_ / 2;
+    last = now;
+    for (int peer = 0; peer < roster_.size(); ++peer) {
+      auto& seen = peers_[static_cast<size_t>(peer)];
+      if (peer == id_ || roster_.state(peer) != MemberState::alive) {
+        continue;
+      }
+      if (!seen.watched) {
+        watch(peer);
+      } else if (was_away) {
+        seen.heard = now;
+      } else {
+        check_heartbeat(peer, now);
+      }
+    }
+    pollfd stop{stop_.get(), POLLIN, 0};
+    if (::poll(&stop, 1, 0) > 0) {
+      return;
+    }
+    wait_for_an_exit();
+  }
+}
+
+void Monitor::watch(int peer) {
+  auto& seen = peers_[static_cast<size_t>(peer)];
+  const pid_t pid = roster_.pid(peer);
+  if (pid != ::getpid()) { // else a thread, which lives and dies with us
+    seen.pidfd = base::UniqueFd(pidfd_open(pid));
+    if (!seen.pidfd.valid()) {
+      if (errno == ESRCH) {
+        roster_.mark_lost(peer);
+      }
+      return; // out of descriptors, perhaps: tried again with the next beat
+    }
+  }
+  seen.watched = true;
+  seen.heard = Clock::now();
+  seen.heartbeat = roster_.heartbeat(peer);
+}
+
+void Monitor::check_heartbeat(int peer, base::TimePoint now) {
+  auto& seen = peers_[static_cast<size_t>(peer)];
+  const uint64_t heartbeat = roster_.heartbeat(peer);
+  if (heartbeat != seen.heartbeat) {
+    seen.heartbeat = heartbeat;
+    seen.heard = now;
+    return;
+  }
+  if (seen.condemned || !seen.pidfd.valid() || now - seen.heard < timeout_) {
+    return;
+  }
+  base::log_warning(
+      id_,
+      roster_.size(),
+      c10::str(
+          "rank ",
+          peer,
+          " (process ",
+          roster_.pid(peer),
+          ") gave no sign of life for ",
+          timeout_.count(),
+          " s: it is killed and counts as lost"));
+  seen.condemned = true;
+  pidfd_kill(seen.pidfd.get());
+}
+
+// Sleeps until the next heartbeat is due, or a watched process ends.
+void Monitor::wait_for_an_exit() {
+  std::vector<pollfd> descriptors{{stop_.get(), POLLIN, 0}};
+  std::vector<int> ids{id_};
+  for (int peer = 0; peer < roster_.size(); ++peer) {
+    const auto& seen = peers_[static_cast<size_t>(peer)];
+    if (seen.pidfd.valid() && roster_.state(peer) == MemberState::alive) {
+      descriptors.push_back({seen.pidfd.get(), POLLIN, 0});
+      ids.push_back(peer);
+    }
+  }
+  const auto timeout =
+      std::chrono::duration_cast<std::chrono::milliseconds>(interval_);
+  ::poll(
+      descriptors.data(),
+      descriptors.size(),
+      std::max(1, static_cast<int>(timeout.count())));
+  for (size_t i = 1; i < descriptors.size(); ++i) {
+    if ((descriptors[i].revents & POLLIN) != 0) {
+      roster_.mark_lost(ids[i]);
+    }
+  }
+}
+
+} // namespace zero::comm

@@ -1,0 +1,55 @@
+// Defines Monitor: the thread that says this rank lives, and finds out which
+// others do not.
+//
+// Note [Lost is not late]
+// A rank is lost when its process is gone, which its pidfd tells at once, or
+// when its heartbeat is silent for the timeout, as after kill -STOP. A silent
+// rank is killed, and only when its process is gone it is marked lost: nobody
+// touches its memory while it could wake up and write. A rank that computes for
+// an hour is late, not lost: its monitor goes on beating.
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <thread>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/unique_fd.h"
+#include "comm/roster.h"
+
+namespace zero::comm {
+
+class Monitor {
+ public:
+  // `id` has joined the roster.
+  Monitor(Roster roster, int id, double timeout_seconds);
+  ~Monitor();
+  Monitor(const Monitor&) = delete;
+  Monitor& operator=(const Monitor&) = delete;
+
+ private:
+  // What this rank has seen of another one.
+  struct Peer {
+    bool watched = false; // has joined, and its process is being watched
+    bool condemned = false; // was silent too long, has been sent SIGKILL
+    base::UniqueFd pidfd; // none for a rank that is a thread of this process
+    uint64_t heartbeat = 0;
+    base::TimePoint heard;
+  };
+
+  void run();
+  void watch(int peer);
+  void check_heartbeat(int peer, base::TimePoint now);
+  void wait_for_an_exit();
+
+  Roster roster_;
+  int id_;
+  base::Seconds timeout_;
+  base::Seconds interval_; // between two heartbeats
+  base::UniqueFd stop_; // readable when the thread is to end
+  std::vector<Peer> peers_; // touched by the thread alone
+  std::thread thread_;
+};
+
+} // namespace zero::comm

@@ -1,0 +1,232 @@
+#include "comm/reduce_kernels.h"
+
+#include <c10/util/BFloat16.h>
+#include <c10/util/Half.h>
+
+#include <algorithm>
+#include <type_traits>
+
+#include "base/error.h"
+
+namespace zero::comm {
+
+namespace {
+
+// The type sums are taken in. Unsigned where they may wrap around.
+template <class T>
+struct Accumulator {
+  using type = T;
+};
+template <>
+struct Accumulator<c10::Half> {
+  using type = float;
+};
+template <>
+struct Accumulator<c10::BFloat16> {
+  using type = float;
+};
+template <>
+struct Accumulator<int8_t> {
+  using type = int32_t;
+};
+template <>
+struct Accumulator<uint8_t> {
+  using type = int32_t;
+};
+template <>
+struct Accumulator<int32_t> {
+  using type = int64_t;
+};
+
+template <ReduceOp op, class A>
+[[gnu::always_inline]] inline A apply(A a, A b) {
+  if constexpr (op == ReduceOp::max) {
+    return b > a || b != b ? b : a; // a NaN stays
+  } else if constexpr (op == ReduceOp::min) {
+    return b < a || b != b ? b : a;
+  } else if constexpr (std::is_integral_v<A>) {
+    using U = std::make_unsigned_t<A>;
+    return static_cast<A>(static_cast<U>(a) + static_cast<U>(b));
+  } else {
+    return a + b;
+  }
+}
+
+template <ReduceOp op, class A>
+[[gnu::always_inline]] inline A keep_nan(A a, A result) {
+  // Comparisons with a NaN are false, so apply() would drop one that is in `a`.
+  return (op == ReduceOp::max || op == ReduceOp::min) && a != a ? a : result;
+}
+
+// Sums pass through a block that stays in the first-level cache, so that each
+// input is read once, whatever their number.
+constexpr int64_t kBlock = 1024;
+
+template <class T, ReduceOp op>
+[[gnu::always_inline]] inline void reduce_body(
+    void* out,
+    const void* const* inputs,
+    int num_inputs,
+    int64_t numel) {
+  using A = typename Accumulator<T>::type;
+  alignas(64) A sums[kBlock];
+  for (int64_t begin = 0; begin < numel; begin += kBlock) {
+    const int64_t length = std::min(kBlock, numel - begin);
+    const T* first = static_cast<const T*>(inputs[0]) + begin;
+    for (int64_t i = 0; i < length; ++i) {
+      sums[i] = static_cast<A>(first[i]);
+    }
+    for (int n = 1; n < num_inputs; ++n) {
+      const T* input = static_cast<const T*>(inputs[n]) + begin;
+      for (int64_t i = 0; i < length; ++i) {
+        const A a = sums[i];
+        sums[i] =
+            keep_nan<op>(a, apply<op>(a, static_cast<A>(input[i])));
+      }
+    }
+    T* result = static_cast<T*>(out) + begin;
+    for (int64_t i = 0; i < length; ++i) {
+      A value = sums[i];
+      if constexpr (op == ReduceOp::mean) {
+        value = value / static_cast<A>(num_inputs);
+      }
+      result[i] = static_cast<T>(value);
+    }
+  }
+}
+
+using Kernel = void (*)(void*, const void* const*, int, int64_t);
+
+template <class T, ReduceOp op>
+void reduce_portable(
+    void* out,
+    const void* const* inputs,
+    int num_inputs,
+    int64_t numel) {
+  reduce_body<T, op>(out, inputs, num_inputs, numel);
+}
+
+template <class T, ReduceOp op>
+[[gnu::optimize("no-tree-vectorize")]] void reduce_one_by_one(
+    void* out,
+    const void* const* inputs,
+    int num_inputs,
+    int64_t numel) {
+  using A = typename Accumulator<T>::type;
+  for (int64_t i = 0; i < numel; ++i) {
+    A sum = static_cast<A>(static_cast<const T*>(inputs[0])[i]);
+    for (int n = 1; n < num_inputs; ++n) {
+      const A value = static_cast<A>(static_cast<const T*>(inputs[n])[i]);
+      sum = keep_nan<op>(sum, apply<op>(sum, value));
+    }
+    if constexpr (op == ReduceOp::mean) {
+      sum = sum / static_cast<A>(num_inputs);
+    }
+    static_cast<T*>(out)[i] = static_cast<T>(sum);
+  }
+}
+
+#if defined(__x86_64__)
+template <class T, ReduceOp op>
+[[gnu::target("avx2,f16c")]] void reduce_avx2(
+    void* out,
+    const void* const* inputs,
+    int num_inputs,
+    int64_t numel) {
+  reduce_body<T, op>(out, inputs, num_inputs, numel);
+}
+
+bool has_avx2() {
+  static const bool yes =
+      __builtin_cpu_supports("avx2") != 0 && __builtin_cpu_supports("f16c") != 0;
+  return yes;
+}
+#endif
+
+struct Vectorised {
+  template <class T, ReduceOp op>
+  static Kernel kernel() {
+#if defined(__x86_64__)
+    if (has_avx2()) {
+      return reduce_avx2<T, op>;
+    }
+#endif
+    return reduce_portable<T, op>; // NEON by the compiler's own vectors
+  }
+};
+
+struct OneByOne {
+  template <class T, ReduceOp op>
+  static Kernel kernel() {
+    return reduce_one_by_one<T, op>;
+  }
+};
+
+template <class How, class T>
+Kernel kernel_of(ReduceOp op) {
+  switch (op) {
+    case ReduceOp::sum:
+      return How::template kernel<T, ReduceOp::sum>();
+    case ReduceOp::mean:
+      return How::template kernel<T, ReduceOp::mean>();
+    case ReduceOp::max:
+      return How::template kernel<T, ReduceOp::max>();
+    case ReduceOp::min:
+      return How::template kernel<T, ReduceOp::min>();
+  }
+  return nullptr;
+}
+
+template <class How>
+Kernel kernel_of(ReduceOp op, c10::ScalarType dtype) {
+  switch (dtype) {
+    case c10::ScalarType::Float:
+      return kernel_of<How, float>(op);
+    case c10::ScalarType::Double:
+      return kernel_of<How, double>(op);
+    case c10::ScalarType::Half:
+      return kernel_of<How, c10::Half>(op);
+    case c10::ScalarType::BFloat16:
+      return kernel_of<How, c10::BFloat16>(op);
+    case c10::ScalarType::Byte:
+      return kernel_of<How, uint8_t>(op);
+    case c10::ScalarType::Char:
+      return kernel_of<How, int8_t>(op);
+    case c10::ScalarType::Int:
+      return kernel_of<How, int32_t>(op);
+    case c10::ScalarType::Long:
+      return kernel_of<How, int64_t>(op);
+    default:
+      return nullptr;
+  }
+}
+
+} // namespace
+
+bool is_supported(c10::ScalarType dtype) {
+  return kernel_of<Vectorised>(ReduceOp::sum, dtype) != nullptr;
+}
+
+void reduce(
+    ReduceOp op,
+    c10::ScalarType dtype,
+    void* out,
+    const void* const* inputs,
+    int num_inputs,
+    int64_t numel) {
+  const Kernel kernel = kernel_of<Vectorised>(op, dtype);
+  ZERO_CHECK(kernel != nullptr, "no reduction of ", c10::toString(dtype));
+  kernel(out, inputs, num_inputs, numel);
+}
+
+void reduce_scalar(
+    ReduceOp op,
+    c10::ScalarType dtype,
+    void* out,
+    const void* const* inputs,
+    int num_inputs,
+    int64_t numel) {
+  kernel_of<OneByOne>(op, dtype)(out, inputs, num_inputs, numel);
+}
+
+} // namespace zero::comm

@@ -1,0 +1,149 @@
+#include "comm/rendezvous.h"
+
+#include <poll.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <cstring>
+#include <thread>
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/unique_fd.h"
+
+namespace zero::comm {
+
+using base::UniqueFd;
+
+namespace {
+
+struct Address {
+  explicit Address(const std::string& name) {
+    value.sun_family = AF_UNIX;
+    // A leading zero byte puts the name into the abstract namespace.
+    const size_t length = std::min(name.size(), sizeof(value.sun_path) - 1);
+    std::memcpy(value.sun_path + 1, name.data(), length);
+    bytes = static_cast<socklen_t>(
+        offsetof(sockaddr_un, sun_path) + 1 + length);
+  }
+  const sockaddr* get() const {
+    return reinterpret_cast<const sockaddr*>(&value);
+  }
+  sockaddr_un value{};
+  socklen_t bytes;
+};
+
+UniqueFd make_socket() {
+  UniqueFd fd(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
+  if (!fd.valid()) {
+    throw IoError(base::system_message(
+        "cannot meet the other ranks of torchrun", "socket", errno));
+  }
+  return fd;
+}
+
+bool is_same_user(const UniqueFd& connection) {
+  ucred peer{};
+  socklen_t length = sizeof(peer);
+  return ::getsockopt(
+             connection.get(), SOL_SOCKET, SO_PEERCRED, &peer, &length) == 0 &&
+      peer.uid == ::getuid();
+}
+
+// What rank 0 says to whoever comes. It keeps the roster open for them.
+struct Greeting {
+  base::SegmentAddress roster;
+};
+
+[[noreturn]] void throw_timeout(
+    const std::string& what,
+    int rank,
+    double timeout_seconds) {
+  throw CommTimeout(
+      c10::str(
+          "init: ",
+          what,
+          " within ",
+          timeout_seconds,
+          " s. Fix: have every rank that torchrun starts call zero::init()"),
+      {rank, "init", -1});
+}
+
+Roster host(const Address& address, int size, double timeout_seconds) {
+  const auto start = base::Clock::now();
+  const UniqueFd listener = make_socket();
+  if (::bind(listener.get(), address.get(), address.bytes) != 0 ||
+      ::listen(listener.get(), size) != 0) {
+    throw IoError(base::system_message(
+        "cannot meet the other ranks of torchrun: another process has taken "
+        "the meeting point. Fix: use another --master-port or --rdzv-id",
+        "bind",
+        errno));
+  }
+  Roster roster = Roster::create(size);
+  const Greeting greeting{roster.address()};
+  int num_missing = size - 1;
+  while (num_missing > 0) {
+    if (base::seconds_since(start) > timeout_seconds) {
+      throw_timeout(
+          c10::str(num_missing, " of ", size, " ranks did not come"),
+          -1,
+          timeout_seconds);
+    }
+    pollfd ready{listener.get(), POLLIN, 0};
+    if (::poll(&ready, 1, 100) <= 0) {
+      continue;
+    }
+    const UniqueFd connection(
+        ::accept4(listener.get(), nullptr, nullptr, SOCK_CLOEXEC));
+    if (connection.valid() && is_same_user(connection) &&
+        ::send(
+            connection.get(), &greeting, sizeof(greeting), MSG_NOSIGNAL) ==
+            sizeof(greeting)) {
+      --num_missing;
+    }
+  }
+  return roster;
+}
+
+Roster visit(const Address& address, double timeout_seconds) {
+  const auto start = base::Clock::now();
+  while (base::seconds_since(start) <= timeout_seconds) {
+    const UniqueFd connection = make_socket();
+    if (::connect(connection.get(), address.get(), address.bytes) == 0) {
+      if (!is_same_user(connection)) {
+        throw IoError(
+            "init: the meeting point of torchrun's ranks belongs to another "
+            "user. Fix: use another --master-port or --rdzv-id");
+      }
+      timeval limit{1, 0};
+      ::setsockopt(
+          connection.get(), SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof(limit));
+      Greeting greeting;
+      if (::recv(connection.get(), &greeting, sizeof(greeting), 0) ==
+          sizeof(greeting)) {
+        return Roster::attach(base::SharedMapping::open(greeting.roster));
+      }
+    }
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  }
+  throw_timeout("rank 0 did not come", 0, timeout_seconds);
+}
+
+} // namespace
+
+Roster meet(
+    const std::string& meeting,
+    int rank,
+    int size,
+    double timeout_seconds) {
+  const Address address(meeting);
+  return rank == 0 ? host(address, size, timeout_seconds)
+                   : visit(address, timeout_seconds);
+}
+
+} // namespace zero::comm

@@ -1,0 +1,147 @@
+#include "comm/roster.h"
+
+#include <unistd.h>
+
+#include <new>
+
+#include "base/error.h"
+#include "comm/shm/assembly.h"
+
+namespace zero::comm {
+
+namespace {
+constexpr uint64_t kMagic = 0x315245545352'5a4bULL; // "KZRSTER1"
+}
+
+struct Roster::Header {
+  uint64_t magic;
+  int32_t num_ranks;
+};
+
+struct alignas(64) Roster::Member {
+  std::atomic<MemberState> state;
+  std::atomic<pid_t> pid;
+  std::atomic<uint64_t> heartbeat;
+  std::atomic<bool> victim;
+};
+
+Roster::Roster(std::shared_ptr<base::SharedMapping> mapping)
+    : mapping_(std::move(mapping)) {}
+
+Roster Roster::create(int num_ranks) {
+  if (num_ranks < 1 || num_ranks > kMaxRanks) {
+    throw ConfigError(c10::str(
+        "cannot make a world of ",
+        num_ranks,
+        " ranks: expected 1 to ",
+        kMaxRanks,
+        ". Fix: ask for at least one rank"));
+  }
+  const size_t members = static_cast<size_t>(num_ranks) + 1;
+  const size_t bytes =
+      members * sizeof(Member) + Assembly::bytes_for(num_ranks);
+  Roster roster(base::SharedMapping::create("zero-roster", bytes));
+  // Fresh shared memory is zero, which is the initial state of every member.
+  auto* header = new (roster.mapping_->data()) Header{};
+  header->magic = kMagic;
+  header->num_ranks = num_ranks;
+  return roster;
+}
+
+Roster Roster::attach(std::shared_ptr<base::SharedMapping> mapping) {
+  Roster roster(std::move(mapping));
+  if (roster.mapping_->bytes() < sizeof(Member) ||
+      roster.header().magic != kMagic) {
+    throw IoError(
+        "the segment is not a roster of this version of libzero. Fix: use the "
+        "launcher and the library of one installation");
+  }
+  return roster;
+}
+
+Roster::Header& Roster::header() const {
+  return *reinterpret_cast<Header*>(mapping_->data());
+}
+
+Roster::Member& Roster::member(int id) const {
+  ZERO_CHECK(id >= 0 && id < size(), "id ", id, " of ", size());
+  // The header has the first place, as large as a member.
+  return reinterpret_cast<Member*>(mapping_->data())[id + 1];
+}
+
+std::byte* Roster::assembly() const {
+  return mapping_->data() +
+      (static_cast<size_t>(size()) + 1) * sizeof(Member);
+}
+
+int Roster::size() const {
+  return header().num_ranks;
+}
+
+void Roster::join(int id) {
+  if (id < 0 || id >= size()) {
+    throw ConfigError(c10::str(
+        "rank ",
+        id,
+        " is out of range: the world has ranks 0 to ",
+        size() - 1,
+        ". Fix: leave the rank variables as the launcher set them"));
+  }
+  // Claiming the process id comes first, so that two processes that claim one
+  // rank cannot both succeed.
+  pid_t nobody = 0;
+  if (!member(id).pid.compare_exchange_strong(nobody, ::getpid())) {
+    throw ConfigError(c10::str(
+        "rank ",
+        id,
+        " has already joined this world, as process ",
+        nobody,
+        ". Fix: call zero::init() in one process per rank; a child process "
+        "does not inherit its parent's rank"));
+  }
+  auto expected = MemberState::absent;
+  member(id).state.compare_exchange_strong(expected, MemberState::alive);
+}
+
+void Roster::leave(int id) {
+  auto expected = MemberState::alive;
+  member(id).state.compare_exchange_strong(expected, MemberState::left);
+}
+
+void Roster::mark_lost(int id) {
+  // Who left in peace is not lost when its process ends later.
+  for (auto expected : {MemberState::absent, MemberState::alive}) {
+    member(id).state.compare_exchange_strong(expected, MemberState::lost);
+  }
+}
+
+MemberState Roster::state(int id) const {
+  return member(id).state;
+}
+
+bool Roster::gone(int id) const {
+  const auto state = member(id).state.load();
+  return state == MemberState::left || state == MemberState::lost;
+}
+
+pid_t Roster::pid(int id) const {
+  return member(id).pid;
+}
+
+void Roster::beat(int id) {
+  member(id).heartbeat.fetch_add(1);
+}
+
+uint64_t Roster::heartbeat(int id) const {
+  return member(id).heartbeat;
+}
+
+void Roster::note_victim(int id) {
+  member(id).victim = true;
+}
+
+bool Roster::is_victim(int id) const {
+  return member(id).victim;
+}
+
+} // namespace zero::comm

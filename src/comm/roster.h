@@ -1,0 +1,77 @@
+// Defines Roster: the list of the job's ranks on this machine, in shared
+// memory: which process each one is, whether it lives, and its heartbeat.
+//
+// It is made before the ranks start (by the launcher, by torchrun's rank 0, or
+// by the process whose threads are the ranks) and lasts as long as the job. An
+// id is a rank's number at the start; it is never used again for another.
+//
+//   Roster roster = Roster::create(4);
+//   roster.join(id);  ...  if (roster.gone(other)) ...
+//
+// Thread-safe, and safe against the death of any process at any moment: every
+// field is one atomic word.
+#pragma once
+
+#include <sys/types.h>
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+
+#include "base/shared_mapping.h"
+
+namespace zero::comm {
+
+enum class MemberState : uint32_t {
+  absent, // has not joined yet
+  alive, // joined; its process runs, as far as anybody knows
+  left, // said goodbye: its World is gone, its process may go on
+  lost, // its process is gone
+};
+
+// Every pair of ranks has a channel, so memory grows with the square.
+inline constexpr int kMaxRanks = 128;
+
+class Roster {
+ public:
+  // Throws: ConfigError unless 1 <= num_ranks <= kMaxRanks; IoError.
+  static Roster create(int num_ranks);
+  static Roster attach(std::shared_ptr<base::SharedMapping> mapping);
+
+  int size() const;
+  base::SegmentAddress address() const {
+    return mapping_->address();
+  }
+
+  // Throws: ConfigError when the id is out of range or already taken.
+  void join(int id);
+  void leave(int id);
+  void mark_lost(int id);
+
+  MemberState state(int id) const;
+  bool gone(int id) const;
+  pid_t pid(int id) const;
+
+  void beat(int id);
+  uint64_t heartbeat(int id) const;
+
+  // Remembers that this rank failed because another one was lost, so that the
+  // launcher can tell the first cause from what followed.
+  void note_victim(int id);
+  bool is_victim(int id) const;
+
+  // Where the ranks form their first group; see assembly.h.
+  std::byte* assembly() const;
+
+ private:
+  struct Member;
+  struct Header;
+
+  explicit Roster(std::shared_ptr<base::SharedMapping> mapping);
+  Header& header() const;
+  Member& member(int id) const;
+
+  std::shared_ptr<base::SharedMapping> mapping_;
+};
+
+} // namespace zero::comm

@@ -1,0 +1,266 @@
+#include "comm/shm/assembly.h"
+
+#include <thread>
+
+#include "base/error.h"
+#include "base/futex.h"
+#include "base/log.h"
+
+namespace zero::comm {
+
+namespace {
+
+enum Proposal : uint32_t { kNone, kReady, kImpossible };
+enum Attachment : uint32_t { kNotYet, kAttached, kGaveUp, kFailed };
+
+constexpr std::chrono::milliseconds kSlice(20);
+constexpr double kWarningSeconds = 10;
+
+} // namespace
+
+struct Assembly::Area {
+  std::atomic<uint32_t> bell; // changes whenever anything else does
+};
+
+struct Assembly::Round {
+  std::atomic<uint32_t> claimer; // its rank + 1
+  std::atomic<Proposal> proposal;
+  std::atomic<pid_t> pid;
+  std::atomic<int> fd;
+
+  // Two words for each rank follow.
+  std::atomic<uint32_t>& listed(int rank) {
+    return reinterpret_cast<std::atomic<uint32_t>*>(this + 1)[2 * rank];
+  }
+  std::atomic<uint32_t>& attached(int rank) {
+    return reinterpret_cast<std::atomic<uint32_t>*>(this + 1)[2 * rank + 1];
+  }
+  static size_t bytes_for(int num_ranks) {
+    return sizeof(Round) + 2 * sizeof(uint32_t) * static_cast<size_t>(num_ranks);
+  }
+};
+
+size_t Assembly::bytes_for(int num_ranks) {
+  const auto n = static_cast<size_t>(num_ranks);
+  return sizeof(Area) + n * sizeof(uint32_t) + n * Round::bytes_for(num_ranks);
+}
+
+Assembly::Assembly(std::byte* area, Participant participant)
+    : area_(area), participant_(std::move(participant)) {}
+
+std::atomic<uint32_t>& Assembly::arrived(int rank) const {
+  return reinterpret_cast<std::atomic<uint32_t>*>(area_ + sizeof(Area))[rank];
+}
+
+Assembly::Round& Assembly::round(int number) const {
+  const auto n = static_cast<size_t>(participant_.size);
+  const size_t offset = sizeof(Area) + n * sizeof(uint32_t) +
+      static_cast<size_t>(number) * Round::bytes_for(participant_.size);
+  return *reinterpret_cast<Round*>(area_ + offset);
+}
+
+void Assembly::ring() {
+  auto& bell = reinterpret_cast<Area*>(area_)->bell;
+  bell.fetch_add(1);
+  base::futex_wake_all(bell);
+}
+
+// Waits for `condition`; `missing` names the rank that keeps it from being so.
+template <class Condition>
+void Assembly::wait_until(
+    Condition condition,
+    const std::function<int()>& missing) {
+  const auto& bell = reinterpret_cast<Area*>(area_)->bell;
+  const auto start = base::Clock::now();
+  double next_warning = kWarningSeconds;
+  for (;;) {
+    const uint32_t before = bell;
+    if (condition()) {
+      return;
+    }
+    base::futex_wait(bell, before, kSlice);
+    const double waited = base::seconds_since(start);
+    if (waited >= participant_.timeout_seconds) {
+      const int rank = missing();
+      throw CommTimeout(
+          c10::str(
+              base::rank_prefix(participant_.rank, participant_.size),
+              participant_.purpose,
+              ": rank ",
+              rank,
+              " did not come within ",
+              participant_.timeout_seconds,
+              " s. Fix: have every rank call it, or raise "
+              "ZERO_PROGRESS_TIMEOUT_SECONDS"),
+          {rank, participant_.purpose, -1});
+    }
+    if (waited >= next_warning) {
+      next_warning += kWarningSeconds;
+      base::log_warning(
+          participant_.rank,
+          participant_.size,
+          c10::str(
+              participant_.purpose,
+              ": waiting for rank ",
+              missing(),
+              " since ",
+              static_cast<int>(waited),
+              " s"));
+    }
+  }
+}
+
+Assembly::Outcome Assembly::run() {
+  arrived(participant_.rank) = 1;
+  ring();
+  wait_for_arrivals();
+  for (int number = 0; number < participant_.size; ++number) {
+    auto& current = round(number);
+    wait_for_proposal(current);
+    Outcome outcome;
+    if (join(current, outcome)) {
+      return outcome;
+    }
+  }
+  throw CommError(c10::str(
+      base::rank_prefix(participant_.rank, participant_.size),
+      participant_.purpose,
+      ": no round of the assembly succeeded"));
+}
+
+void Assembly::wait_for_arrivals() {
+  const auto missing = [this] {
+    for (int rank = 0; rank < participant_.size; ++rank) {
+      if (arrived(rank) == 0 && !participant_.gone(rank)) {
+        return rank;
+      }
+    }
+    return -1;
+  };
+  wait_until([&] { return missing() < 0; }, missing);
+}
+
+// Step 1, unless another rank has claimed the round.
+void Assembly::propose(Round& round) {
+  uint32_t nobody = 0;
+  const auto self = static_cast<uint32_t>(participant_.rank) + 1;
+  if (!round.claimer.compare_exchange_strong(nobody, self)) {
+    return;
+  }
+  std::vector<int> members;
+  for (int rank = 0; rank < participant_.size; ++rank) {
+    if (arrived(rank) != 0 && !participant_.gone(rank)) {
+      members.push_back(rank);
+      round.listed(rank) = 1;
+    }
+  }
+  try {
+    own_segment_ = participant_.build(members);
+    const auto address = own_segment_->address();
+    round.pid = address.pid;
+    round.fd = address.fd;
+    round.proposal = kReady;
+  } catch (...) {
+    round.proposal = kImpossible;
+    ring();
+    throw;
+  }
+  ring();
+}
+
+void Assembly::wait_for_proposal(Round& round) {
+  const auto lowest_living = [this] {
+    int rank = 0;
+    while (arrived(rank) == 0 || participant_.gone(rank)) {
+      ++rank; // ends at this rank at the latest
+    }
+    return rank;
+  };
+  const auto claimer = [&round] {
+    return static_cast<int>(round.claimer.load()) - 1;
+  };
+  const auto decided = [&] {
+    if (claimer() < 0 && lowest_living() == participant_.rank) {
+      propose(round);
+    }
+    // Looked at in this order: who is gone will not propose any more.
+    const bool claimer_gone = claimer() >= 0 && participant_.gone(claimer());
+    return round.proposal != kNone || claimer_gone;
+  };
+  wait_until(decided, [&] {
+    return claimer() >= 0 ? claimer() : lowest_living();
+  });
+}
+
+// Steps 2 and 3: false when the round has failed.
+bool Assembly::join(Round& round, Outcome& outcome) {
+  const int claimer = static_cast<int>(round.claimer.load()) - 1;
+  if (round.proposal == kNone) {
+    return false;
+  }
+  if (round.proposal == kImpossible) {
+    throw IoError(c10::str(
+        base::rank_prefix(participant_.rank, participant_.size),
+        participant_.purpose,
+        ": rank ",
+        claimer,
+        " could not make the shared memory; its own message says why"));
+  }
+  for (int rank = 0; rank < participant_.size; ++rank) {
+    if (round.listed(rank) != 0) {
+      outcome.members.push_back(rank);
+    }
+  }
+  try {
+    outcome.segment = claimer == participant_.rank
+        ? own_segment_
+        : base::SharedMapping::open({round.pid, round.fd});
+    round.attached(participant_.rank) = kAttached;
+  } catch (const IoError&) {
+    // A process loses its descriptors shortly before it counts as gone.
+    const auto start = base::Clock::now();
+    while (!participant_.gone(claimer) && base::seconds_since(start) < 1) {
+      std::this_thread::sleep_for(kSlice);
+    }
+    const bool claimer_gone = participant_.gone(claimer);
+    round.attached(participant_.rank) = claimer_gone ? kGaveUp : kFailed;
+    ring();
+    if (!claimer_gone) {
+      throw;
+    }
+    return false;
+  }
+  ring();
+  const auto missing = [&] {
+    for (int rank : outcome.members) {
+      if (round.attached(rank) == kNotYet) {
+        return rank;
+      }
+    }
+    return -1;
+  };
+  bool failed = false;
+  wait_until(
+      [&] {
+        for (int rank : outcome.members) {
+          // Gone first, then attached: see Note [Assembly].
+          const bool gone = participant_.gone(rank);
+          const auto attached = round.attached(rank).load();
+          if (attached == kFailed) {
+            throw IoError(c10::str(
+                base::rank_prefix(participant_.rank, participant_.size),
+                participant_.purpose,
+                ": rank ",
+                rank,
+                " could not map the shared memory; its own message says why"));
+          }
+          failed = failed || attached == kGaveUp ||
+              (gone && attached == kNotYet);
+        }
+        return failed || missing() < 0;
+      },
+      missing);
+  return !failed;
+}
+
+} // namespace zero::comm

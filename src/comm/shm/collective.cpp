@@ -1,0 +1,221 @@
+#include "comm/shm/collective.h"
+
+#include <algorithm>
+#include <map>
+
+#include "base/error.h"
+#include "base/log.h"
+#include "comm/shm/doorbell.h"
+
+namespace zero::comm {
+
+Collective::Collective(
+    CollectiveContext context,
+    Signature signature,
+    Pieces pieces)
+    : Operation(signature), context_(context), pieces_(pieces) {}
+
+bool Collective::advance() {
+  if (!started_) {
+    start();
+  }
+  if (!announced_ && !announce()) {
+    return false;
+  }
+  bool moved = publish_next();
+  // Nobody's data is used before it is known to be what is expected.
+  if (!verified_ && !try_verify()) {
+    return moved;
+  }
+  moved = combine_next() || moved;
+  moved = collect_next() || moved;
+  return moved;
+}
+
+bool Collective::complete() const {
+  return verified_ && collected_ == pieces_.number;
+}
+
+bool Collective::owes() const {
+  return !announced_ || published_ < pieces_.number ||
+      (pieces_.combined && combined_ < pieces_.number);
+}
+
+void Collective::start() {
+  started_ = true;
+  first_ = context_.next_piece;
+  context_.next_piece += static_cast<uint64_t>(pieces_.number);
+}
+
+bool Collective::announce() {
+  auto& self = segment().state(rank());
+  const auto seq = static_cast<uint64_t>(sequence);
+  if (context_.verify) {
+    // The place is free when everybody has compared what was in it.
+    uint64_t least = 0;
+    if (seq >= kSignatures &&
+        !all_reached(&RankState::verified, seq - kSignatures + 1, least)) {
+      return false;
+    }
+    self.signatures[seq % kSignatures] = signature();
+    raise(&RankState::announced, seq + 1);
+  } else {
+    verified_ = true;
+  }
+  announced_ = true;
+  return true;
+}
+
+// True once all ranks are known to have called the same.
+bool Collective::try_verify() {
+  const auto seq = static_cast<uint64_t>(sequence);
+  uint64_t least = 0;
+  if (!all_reached(&RankState::announced, seq + 1, least)) {
+    return false;
+  }
+  bool equal = true;
+  for (int other = 0; other < size(); ++other) {
+    equal = equal &&
+        segment().state(other).signatures[seq % kSignatures] == signature();
+  }
+  if (!equal) {
+    std::string calls;
+    for (int other = 0; other < size(); ++other) {
+      calls += c10::str(
+          other == 0 ? "" : "; ",
+          "rank ",
+          other,
+          " called ",
+          describe(segment().state(other).signatures[seq % kSignatures]));
+    }
+    throw CommError(c10::str(
+        base::rank_prefix(rank(), size()),
+        "the ranks disagree on operation #",
+        sequence,
+        ": ",
+        calls,
+        ". Fix: make the same calls with the same sizes and types on every "
+        "rank"));
+  }
+  verified_ = true;
+  raise(&RankState::verified, seq + 1);
+  return true;
+}
+
+bool Collective::publish_next() {
+  if (published_ == pieces_.number) {
+    return false;
+  }
+  const uint64_t piece = first_ + static_cast<uint64_t>(published_);
+  if (piece >= kDepth &&
+      !all_reached(
+          &RankState::collected, piece - kDepth + 1, least_collected_)) {
+    return false;
+  }
+  publish(published_);
+  ++published_;
+  raise(&RankState::published, piece + 1);
+  return true;
+}
+
+bool Collective::combine_next() {
+  if (!pieces_.combined || combined_ == published_) {
+    return false;
+  }
+  const uint64_t piece = first_ + static_cast<uint64_t>(combined_);
+  if (!all_reached(&RankState::published, piece + 1, least_published_)) {
+    return false;
+  }
+  combine(combined_);
+  ++combined_;
+  raise(&RankState::combined, piece + 1);
+  return true;
+}
+
+bool Collective::collect_next() {
+  if (collected_ == (pieces_.combined ? combined_ : published_)) {
+    return false;
+  }
+  const uint64_t piece = first_ + static_cast<uint64_t>(collected_);
+  const bool ready = pieces_.combined
+      ? all_reached(&RankState::combined, piece + 1, least_combined_)
+      : all_reached(&RankState::published, piece + 1, least_published_);
+  if (!ready) {
+    return false;
+  }
+  collect(collected_);
+  ++collected_;
+  raise(&RankState::collected, piece + 1);
+  return true;
+}
+
+bool Collective::all_reached(
+    Counter counter,
+    uint64_t target,
+    uint64_t& least) const {
+  if (least >= target) {
+    return true;
+  }
+  uint64_t now = UINT64_MAX;
+  for (int other = 0; other < size(); ++other) {
+    now = std::min(now, (segment().state(other).*counter).load());
+    if (now < target) {
+      return false;
+    }
+  }
+  least = now;
+  return true;
+}
+
+void Collective::raise(Counter counter, uint64_t value) {
+  (segment().state(rank()).*counter).store(value);
+  for (int other = 0; other < size(); ++other) {
+    if (other != rank()) {
+      ring(segment().state(other));
+    }
+  }
+}
+
+std::vector<int> Collective::behind(Counter counter, uint64_t target) const {
+  std::vector<int> ranks;
+  for (int other = 0; other < size(); ++other) {
+    if ((segment().state(other).*counter).load() < target) {
+      ranks.push_back(other);
+    }
+  }
+  return ranks;
+}
+
+std::vector<int> Collective::awaited() const {
+  const auto seq = static_cast<uint64_t>(sequence);
+  if (!announced_) {
+    return seq < kSignatures
+        ? std::vector<int>{}
+        : behind(&RankState::verified, seq - kSignatures + 1);
+  }
+  if (!verified_) {
+    return behind(&RankState::announced, seq + 1);
+  }
+  const auto piece = [this](int64_t number) {
+    return first_ + static_cast<uint64_t>(number);
+  };
+  if (pieces_.combined && combined_ < published_) {
+    auto ranks = behind(&RankState::published, piece(combined_) + 1);
+    if (!ranks.empty()) {
+      return ranks;
+    }
+  }
+  const int64_t limit = pieces_.combined ? combined_ : published_;
+  if (collected_ < limit) {
+    return behind(
+        pieces_.combined ? &RankState::combined : &RankState::published,
+        piece(collected_) + 1);
+  }
+  if (published_ < pieces_.number && piece(published_) >= kDepth) {
+    return behind(
+        &RankState::collected, piece(published_) - kDepth + 1);
+  }
+  return {};
+}
+
+} // namespace zero::comm

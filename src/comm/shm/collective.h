@@ -1,0 +1,100 @@
+// Defines Collective: an operation of the whole group, piece by piece through
+// the slots of the segment. Note [Pieces] in segment.h tells how.
+//
+// A collective derives from it and says what to copy in each stage:
+//
+//   class Broadcast : public Collective { void publish(piece) override; ... };
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "comm/shm/operation.h"
+#include "comm/shm/segment.h"
+
+namespace zero::comm {
+
+// This rank's view of the group that a collective runs in.
+struct CollectiveContext {
+  const Segment& segment;
+  int rank;
+  bool verify; // compare signatures before using anybody's data
+  uint64_t& next_piece; // the first piece of the next collective
+};
+
+class Collective : public Operation {
+ public:
+  bool advance() final;
+  bool complete() const final;
+  bool owes() const final;
+  std::vector<int> awaited() const final;
+  int64_t bytes_received() const final {
+    return bytes_received_;
+  }
+
+ protected:
+  // How a collective is cut: what the stages are called with.
+  struct Pieces {
+    int64_t number = 0;
+    bool combined = false; // whether there is a combining stage
+  };
+
+  Collective(CollectiveContext context, Signature signature, Pieces pieces);
+
+  // Piece numbers count from 0 within the collective.
+  virtual void publish(int64_t piece) = 0;
+  virtual void combine(int64_t /*piece*/) {}
+  virtual void collect(int64_t piece) = 0;
+
+  int rank() const {
+    return context_.rank;
+  }
+  int size() const {
+    return context_.segment.size();
+  }
+  const Segment& segment() const {
+    return context_.segment;
+  }
+  std::byte* slot(int rank, int64_t piece) const {
+    return segment().slot(rank, first_ + static_cast<uint64_t>(piece));
+  }
+  std::byte* slot(int rank, int64_t piece, int to) const {
+    return segment().slot(rank, first_ + static_cast<uint64_t>(piece), to);
+  }
+  std::byte* result(int rank, int64_t piece) const {
+    return segment().result(rank, first_ + static_cast<uint64_t>(piece));
+  }
+  void count_received(int64_t bytes) {
+    bytes_received_ += bytes;
+  }
+
+ private:
+  using Counter = std::atomic<uint64_t> RankState::*;
+
+  void start();
+  bool announce();
+  bool try_verify();
+  bool publish_next();
+  bool combine_next();
+  bool collect_next();
+  bool all_reached(Counter counter, uint64_t target, uint64_t& least) const;
+  std::vector<int> behind(Counter counter, uint64_t target) const;
+  void raise(Counter counter, uint64_t value);
+
+  CollectiveContext context_;
+  Pieces pieces_;
+  bool started_ = false;
+  bool announced_ = false;
+  bool verified_ = false;
+  uint64_t first_ = 0; // number of piece 0 in the segment
+  int64_t published_ = 0;
+  int64_t combined_ = 0;
+  int64_t collected_ = 0;
+  int64_t bytes_received_ = 0;
+  // The least counter of all ranks when it was last looked at.
+  uint64_t least_published_ = 0;
+  uint64_t least_combined_ = 0;
+  uint64_t least_collected_ = 0;
+};
+
+} // namespace zero::comm

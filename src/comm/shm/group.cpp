@@ -1,0 +1,215 @@
+#include "comm/shm/group.h"
+
+#include <ATen/ops/empty.h>
+
+#include <algorithm>
+#include <optional>
+
+#include "base/cores.h"
+#include "base/error.h"
+#include "base/log.h"
+#include "comm/shm/assembly.h"
+#include "comm/shm/collectives.h"
+
+namespace zero::comm {
+
+std::shared_ptr<Group> Group::form(std::shared_ptr<Membership> membership) {
+  Roster& roster = membership->roster();
+  const int size = roster.size();
+  const int id = membership->id();
+  auto outcome =
+      Assembly(
+          roster.assembly(),
+          {.rank = id,
+           .size = size,
+           .purpose = "init",
+           .timeout_seconds = membership->settings().progress_timeout_seconds,
+           .gone = [&roster](int rank) { return roster.gone(rank); },
+           .build = Segment::create})
+          .run();
+  for (int rank = 0; rank < size; ++rank) {
+    if (!std::binary_search(
+            outcome.members.begin(), outcome.members.end(), rank)) {
+      roster.note_victim(id);
+      throw PeerLost(
+          c10::str(
+              base::rank_prefix(id, size),
+              "init: rank ",
+              rank,
+              " ended before the world was complete. Fix: see why that rank "
+              "ended"),
+          {rank, "init", -1});
+    }
+  }
+  return std::make_shared<Group>(std::move(membership), outcome.segment);
+}
+
+Group::Group(
+    std::shared_ptr<Membership> membership,
+    std::shared_ptr<base::SharedMapping> segment)
+    : membership_(std::move(membership)),
+      segment_(std::move(segment)),
+      ids_(segment_.ids()),
+      rank_(static_cast<int>(
+          std::find(ids_.begin(), ids_.end(), membership_->id()) -
+          ids_.begin())),
+      produced_(ids_.size()),
+      consumed_(ids_.size()),
+      progress_(segment_, progress_options()) {
+  ZERO_CHECK(rank_ < size(), "this rank is not in the group");
+  segment_.close_address();
+}
+
+Progress::Options Group::progress_options() {
+  return {
+      .rank = rank_,
+      .progress_timeout_seconds =
+          membership_->settings().progress_timeout_seconds,
+      .may_spin = membership_->roster().size() <= base::available_cores(),
+      .gone = [this](int rank) { return gone(rank); },
+      .epitaph = [this](int rank) { return epitaph(rank); },
+      .on_complete =
+          [this](const Operation& operation) {
+            if (operation.counted) {
+              count(operation.signature().op, operation.bytes_received());
+            }
+          }};
+}
+
+CollectiveContext Group::context() {
+  return {segment_, rank_, membership_->settings().verify, next_piece_};
+}
+
+bool Group::gone(int rank) const {
+  return membership_->roster().gone(ids_[static_cast<size_t>(rank)]);
+}
+
+std::string Group::epitaph(int rank) const {
+  Roster& roster = membership_->roster();
+  const int id = ids_[static_cast<size_t>(rank)];
+  roster.note_victim(membership_->id());
+  return roster.state(id) == MemberState::left
+      ? "it has left the world, its program ended or failed"
+      : c10::str("its process ", roster.pid(id), " is gone");
+}
+
+std::vector<int64_t> Group::exchange(const std::vector<int64_t>& values) {
+  const auto count = static_cast<int64_t>(values.size());
+  at::Tensor all = at::empty({count * size()}, at::kLong);
+  at::Tensor own = all.narrow(0, count * rank_, count);
+  std::copy(values.begin(), values.end(), own.mutable_data_ptr<int64_t>());
+  const auto operation = make_all_gather(context(), all, own);
+  operation->counted = false;
+  progress_.submit(operation);
+  progress_.wait(operation);
+  const auto* data = all.const_data_ptr<int64_t>();
+  return {data, data + all.numel()};
+}
+
+std::shared_ptr<base::SharedMapping> Group::share(
+    int leader,
+    const std::function<std::shared_ptr<base::SharedMapping>()>& make,
+    const std::function<void(base::SharedMapping&)>& prepare) {
+  std::shared_ptr<base::SharedMapping> mapping;
+  std::optional<IoError> failure;
+  base::SegmentAddress address;
+  if (leader == rank_) {
+    try {
+      mapping = make();
+      address = mapping->address();
+    } catch (const IoError& error) {
+      failure = error;
+    }
+  }
+  const auto addresses = exchange({address.pid, address.fd});
+  address.pid = static_cast<pid_t>(addresses[2 * static_cast<size_t>(leader)]);
+  address.fd = static_cast<int>(addresses[2 * static_cast<size_t>(leader) + 1]);
+  if (address.pid != 0) {
+    try {
+      mapping = base::SharedMapping::open(address);
+      prepare(*mapping);
+    } catch (const IoError& error) {
+      failure = error;
+    }
+  }
+  const bool ok = address.pid != 0 && !failure;
+  const auto oks = exchange({ok ? 1 : 0});
+  if (failure) {
+    throw *failure;
+  }
+  const auto failed = std::find(oks.begin(), oks.end(), 0) - oks.begin();
+  if (failed < size()) {
+    throw IoError(c10::str(
+        base::rank_prefix(rank_, size()),
+        "rank ",
+        failed,
+        " has no shared memory for this; its own message says why"));
+  }
+  return mapping;
+}
+
+std::shared_ptr<Group> Group::split(int color, int key) {
+  const auto choices = exchange({color, key});
+  std::vector<int> ranks;
+  for (int rank = 0; rank < size(); ++rank) {
+    if (choices[2 * static_cast<size_t>(rank)] == color) {
+      ranks.push_back(rank);
+    }
+  }
+  std::stable_sort(ranks.begin(), ranks.end(), [&](int a, int b) {
+    return choices[2 * static_cast<size_t>(a) + 1] <
+        choices[2 * static_cast<size_t>(b) + 1];
+  });
+  std::vector<int> ids;
+  for (int rank : ranks) {
+    ids.push_back(ids_[static_cast<size_t>(rank)]);
+  }
+  auto segment = share(
+      ranks.front(), [&] { return Segment::create(ids); }, [](auto&) {});
+  return std::make_shared<Group>(membership_, std::move(segment));
+}
+
+std::shared_ptr<Group> Group::shrink() {
+  progress_.abandon(c10::str(
+      base::rank_prefix(rank_, size()),
+      "the communicator was given up by shrink(). Fix: use the one that "
+      "shrink() returned"));
+  auto outcome =
+      Assembly(
+          segment_.assembly(),
+          {.rank = rank_,
+           .size = size(),
+           .purpose = "shrink",
+           .timeout_seconds = membership_->settings().progress_timeout_seconds,
+           .gone = [this](int rank) { return gone(rank); },
+           .build =
+               [this](const std::vector<int>& ranks) {
+                 std::vector<int> ids;
+                 for (int rank : ranks) {
+                   ids.push_back(ids_[static_cast<size_t>(rank)]);
+                 }
+                 return Segment::create(ids);
+               }})
+          .run();
+  return std::make_shared<Group>(membership_, std::move(outcome.segment));
+}
+
+OperationTraffic Group::traffic(CommOp op) const {
+  const auto& counters = counters_[static_cast<size_t>(op)];
+  return {counters.calls, counters.bytes_received};
+}
+
+void Group::count(CommOp op, int64_t bytes_received) {
+  auto& counters = counters_[static_cast<size_t>(op)];
+  counters.calls += 1;
+  counters.bytes_received += bytes_received;
+}
+
+void Group::reset_traffic() {
+  for (auto& counters : counters_) {
+    counters.calls = 0;
+    counters.bytes_received = 0;
+  }
+}
+
+} // namespace zero::comm

@@ -1,0 +1,90 @@
+// Defines Group: the ranks of one communicator, as one of them sees it: the
+// segment they share, who they are, and the operations of this rank.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/shared_mapping.h"
+#include "comm/membership.h"
+#include "comm/shm/collective.h"
+#include "comm/shm/progress.h"
+#include "comm/shm/segment.h"
+
+namespace zero::comm {
+
+class Group {
+ public:
+  // The group of all ranks of the roster. Blocks until they have come.
+  // Throws: PeerLost when one is gone before, CommTimeout, IoError.
+  static std::shared_ptr<Group> form(std::shared_ptr<Membership> membership);
+
+  // The group whose segment this is; this rank is one of its members.
+  Group(
+      std::shared_ptr<Membership> membership,
+      std::shared_ptr<base::SharedMapping> segment);
+
+  int rank() const {
+    return rank_;
+  }
+  int size() const {
+    return segment_.size();
+  }
+  const Segment& segment() const {
+    return segment_;
+  }
+  Progress& progress() {
+    return progress_;
+  }
+  CollectiveContext context();
+  uint64_t& produced(int to) {
+    return produced_[static_cast<size_t>(to)];
+  }
+  uint64_t& consumed(int from) {
+    return consumed_[static_cast<size_t>(from)];
+  }
+
+  std::shared_ptr<Group> split(int color, int key);
+  std::shared_ptr<Group> shrink();
+
+  // Collective: `values` of every rank, one rank after another.
+  std::vector<int64_t> exchange(const std::vector<int64_t>& values);
+
+  // Collective: every rank maps the segment that its `leader` makes, then runs
+  // `prepare` on it. Throws: IoError on every rank when it fails on one.
+  std::shared_ptr<base::SharedMapping> share(
+      int leader,
+      const std::function<std::shared_ptr<base::SharedMapping>()>& make,
+      const std::function<void(base::SharedMapping&)>& prepare);
+
+  OperationTraffic traffic(CommOp op) const;
+  void count(CommOp op, int64_t bytes_received);
+  void reset_traffic();
+
+ private:
+  struct Counters {
+    std::atomic<int64_t> calls = 0;
+    std::atomic<int64_t> bytes_received = 0;
+  };
+
+  bool gone(int rank) const;
+  std::string epitaph(int rank) const;
+  Progress::Options progress_options();
+
+  std::shared_ptr<Membership> membership_;
+  Segment segment_;
+  std::vector<int> ids_; // roster ids by rank
+  int rank_;
+  uint64_t next_piece_ = 0;
+  std::vector<uint64_t> produced_; // message segments, by peer
+  std::vector<uint64_t> consumed_;
+  std::array<Counters, kNumCommOps> counters_;
+  Progress progress_; // last: its thread uses the fields above
+};
+
+} // namespace zero::comm

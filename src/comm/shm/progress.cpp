@@ -1,0 +1,430 @@
+#include "comm/shm/progress.h"
+
+#include <sched.h>
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "base/log.h"
+#include "comm/shm/doorbell.h"
+
+namespace zero::comm {
+
+using base::Clock;
+
+namespace {
+
+// With a core for each rank, the other one is at work, and an answer comes
+// sooner than a sleep and a wake-up would take: some 50 microseconds.
+constexpr int kSpins = 4000;
+
+// Without, the core is better given to a rank that has something to do.
+constexpr int kYields = 20;
+
+// A sleeper looks for lost and late ranks this often.
+constexpr std::chrono::milliseconds kSleep(50);
+
+constexpr double kWarningSeconds = 10;
+
+void pause_briefly() {
+#if defined(__x86_64__)
+  __builtin_ia32_pause();
+#endif
+}
+
+bool is_message(const Operation& operation) {
+  const auto op = operation.signature().op;
+  return op == CommOp::send || op == CommOp::recv;
+}
+
+} // namespace
+
+Progress::Progress(const Segment& segment, Options options)
+    : segment_(segment), options_(std::move(options)) {}
+
+Progress::~Progress() {
+  {
+    const Lock lock(mutex_);
+    stop_ = true;
+    changed_.notify_all();
+  }
+  ring(segment_.state(options_.rank));
+  if (thread_.joinable()) {
+    thread_.join();
+  }
+}
+
+void Progress::submit(const Ptr& operation) {
+  Lock lock(mutex_);
+  const auto& signature = operation->signature();
+  operation->sequence = is_message(*operation)
+      ? next_message_[{signature.op, signature.root}]++
+      : next_sequence_++;
+  submitted_.push_back(operation);
+  has_submitted_ = true;
+  if (driving_) {
+    ring(segment_.state(options_.rank)); // the driver may be asleep
+    return;
+  }
+  driving_ = true;
+  lock.unlock();
+  take_submitted();
+  advance_heads();
+  lock.lock();
+  driving_ = false;
+  if (num_waiting_ > 0) {
+    changed_.notify_all();
+  } else if (own_thread_needed()) {
+    if (!thread_.joinable()) {
+      thread_ = std::thread([this] { run_own_thread(); });
+    }
+    changed_.notify_all();
+  }
+}
+
+void Progress::wait(const Ptr& operation) {
+  if (!operation->done) {
+    Lock lock(mutex_);
+    ++num_waiting_;
+    ring(segment_.state(options_.rank)); // our own thread lets go
+    while (!operation->done) {
+      if (driving_) {
+        changed_.wait(lock);
+      } else {
+        drive_as(lock, operation.get(), Driver::caller);
+      }
+    }
+    if (--num_waiting_ == 0) {
+      changed_.notify_all(); // our own thread may take over
+    }
+  }
+  if (operation->error) {
+    std::rethrow_exception(operation->error);
+  }
+}
+
+bool Progress::poll(const Ptr& operation) {
+  Lock lock(mutex_);
+  if (!operation->done && !driving_) {
+    driving_ = true;
+    lock.unlock();
+    take_submitted();
+    if (!advance_heads()) {
+      fail_what_cannot_be();
+    }
+    lock.lock();
+    driving_ = false;
+    changed_.notify_all();
+  }
+  return operation->done;
+}
+
+void Progress::abandon(const std::string& reason) {
+  Lock lock(mutex_);
+  abandoned_ = reason;
+  has_submitted_ = true;
+  ring(segment_.state(options_.rank));
+  while (driving_) {
+    changed_.wait(lock);
+  }
+  driving_ = true;
+  lock.unlock();
+  take_submitted();
+  lock.lock();
+  driving_ = false;
+  changed_.notify_all();
+}
+
+void Progress::drive_as(Lock& lock, const Operation* until, Driver who) {
+  driving_ = true;
+  lock.unlock();
+  drive(until, who);
+  lock.lock();
+  driving_ = false;
+  changed_.notify_all();
+}
+
+bool Progress::own_thread_needed() const {
+  bool needed = false;
+  const auto look = [&needed](const Queue& queue) {
+    for (const auto& operation : queue) {
+      needed = needed || operation->owes();
+    }
+  };
+  look(collectives_);
+  for (const auto& [channel, queue] : messages_) {
+    look(queue);
+  }
+  return needed || has_submitted_;
+}
+
+void Progress::run_own_thread() {
+  Lock lock(mutex_);
+  while (!stop_) {
+    if (!driving_ && num_waiting_ == 0 && own_thread_needed()) {
+      drive_as(lock, nullptr, Driver::own_thread);
+    } else {
+      changed_.wait(lock);
+    }
+  }
+}
+
+void Progress::drive(const Operation* until, Driver who) {
+  const auto finished = [&] {
+    return who == Driver::caller
+        ? until->done.load()
+        : stop_ || num_waiting_ > 0 || !own_thread_needed();
+  };
+  int idle_rounds = 0;
+  for (;;) {
+    if (has_submitted_) {
+      take_submitted();
+    }
+    const bool moved = advance_heads();
+    if (finished()) {
+      return;
+    }
+    if (moved) {
+      idle_rounds = 0;
+    } else {
+      idle(idle_rounds, who);
+    }
+  }
+}
+
+void Progress::take_submitted() {
+  Queue submitted;
+  std::string abandoned;
+  {
+    const Lock lock(mutex_);
+    has_submitted_ = false;
+    submitted.swap(submitted_);
+    abandoned = abandoned_;
+  }
+  for (auto& operation : submitted) {
+    const auto& signature = operation->signature();
+    auto& queue = is_message(*operation)
+        ? messages_[{signature.op, signature.root}]
+        : collectives_;
+    queue.push_back(std::move(operation));
+  }
+  if (!abandoned.empty()) {
+    const Failure failure = [abandoned](const Operation&) {
+      return std::make_exception_ptr(CommError(abandoned));
+    };
+    broken_ = broken_ ? broken_ : failure;
+    for (auto& [channel, queue] : messages_) {
+      fail_all(queue, failure);
+    }
+  }
+  if (broken_) {
+    fail_all(collectives_, broken_);
+  }
+}
+
+template <class Visitor>
+void Progress::for_each_queue(Visitor visit) {
+  visit(collectives_);
+  for (auto& [channel, queue] : messages_) {
+    visit(queue);
+  }
+}
+
+bool Progress::advance_heads() {
+  bool moved = false;
+  for_each_queue([&](Queue& queue) { moved = advance_head(queue) || moved; });
+  return moved;
+}
+
+bool Progress::advance_head(Queue& queue) {
+  if (queue.empty()) {
+    return false;
+  }
+  auto& operation = *queue.front();
+  auto& position = segment_.state(options_.rank).position;
+  if (operation.moves == 0) {
+    position.store(
+        Position{operation.sequence, operation.signature().op, true}.pack(),
+        std::memory_order_relaxed);
+  }
+  try {
+    const bool moved = operation.advance();
+    operation.moves += moved || operation.moves == 0 ? 1 : 0;
+    if (!operation.complete()) {
+      return moved;
+    }
+    position.store(
+        Position{operation.sequence, operation.signature().op, false}.pack(),
+        std::memory_order_relaxed);
+    options_.on_complete(operation);
+    finish(queue, nullptr);
+  } catch (...) {
+    const auto error = std::current_exception();
+    fail(queue, [error](const Operation&) { return error; });
+  }
+  return true;
+}
+
+void Progress::finish(Queue& queue, std::exception_ptr error) {
+  const Ptr operation = queue.front();
+  queue.pop_front();
+  operation->error = std::move(error);
+  operation->done = true;
+  if (num_waiting_ > 0) {
+    // Under the lock, so that nobody can be between looking and sleeping.
+    const Lock lock(mutex_);
+    changed_.notify_all();
+  }
+}
+
+void Progress::fail_all(Queue& queue, const Failure& failure) {
+  while (!queue.empty()) {
+    finish(queue, failure(*queue.front()));
+  }
+}
+
+// A message concerns its own channel; a collective that failed, all to come.
+void Progress::fail(Queue& queue, Failure failure) {
+  fail_all(queue, failure);
+  if (&queue == &collectives_) {
+    broken_ = std::move(failure);
+  }
+}
+
+void Progress::idle(int& idle_rounds, Driver who) {
+  const int patience = options_.may_spin ? kSpins : kYields;
+  // Our own thread would take the core from those who compute.
+  if (who == Driver::caller && idle_rounds < patience) {
+    ++idle_rounds;
+    if (options_.may_spin) {
+      pause_briefly();
+    } else {
+      ::sched_yield();
+    }
+    return;
+  }
+  fail_what_cannot_be();
+  const auto has_news = [&] {
+    return advance_heads() || has_submitted_ || stop_ ||
+        (who == Driver::own_thread && num_waiting_ > 0);
+  };
+  sleep_unless(segment_.state(options_.rank), has_news, kSleep);
+}
+
+void Progress::fail_what_cannot_be() {
+  // In this order: what a rank did before it was lost still counts.
+  const auto lost = lost_ranks();
+  if (advance_heads()) {
+    return;
+  }
+  const auto fail_for = [this](Queue& queue, int rank) {
+    fail(queue, [this, rank](const Operation& operation) {
+      return peer_lost(operation, rank);
+    });
+  };
+  for (int rank : lost) {
+    if (!collectives_.empty()) {
+      fail_for(collectives_, rank);
+    }
+    for (auto& [channel, queue] : messages_) {
+      if (channel.second == rank && !queue.empty()) {
+        fail_for(queue, rank);
+      }
+    }
+  }
+  for_each_queue([this](Queue& queue) { fail_if_late(queue); });
+}
+
+void Progress::fail_if_late(Queue& queue) {
+  if (queue.empty()) {
+    return;
+  }
+  auto& operation = *queue.front();
+  const auto now = Clock::now();
+  if (operation.moves != operation.moves_seen) {
+    operation.moves_seen = operation.moves;
+    operation.stuck_since = now;
+    operation.warned = now;
+    return;
+  }
+  const double stuck = base::Seconds(now - operation.stuck_since).count();
+  if (stuck >= options_.progress_timeout_seconds) {
+    fail(queue, [this](const Operation& late) { return timed_out(late); });
+  } else if (base::Seconds(now - operation.warned).count() >= kWarningSeconds) {
+    operation.warned = now;
+    warn_late(operation, stuck);
+  }
+}
+
+std::vector<int> Progress::lost_ranks() const {
+  std::vector<int> lost;
+  for (int rank = 0; rank < segment_.size(); ++rank) {
+    if (rank != options_.rank && options_.gone(rank)) {
+      lost.push_back(rank);
+    }
+  }
+  return lost;
+}
+
+std::string Progress::title(const Operation& operation) const {
+  return c10::str(describe(operation.signature()), " #", operation.sequence);
+}
+
+std::exception_ptr Progress::peer_lost(const Operation& operation, int rank)
+    const {
+  return std::make_exception_ptr(PeerLost(
+      c10::str(
+          base::rank_prefix(options_.rank, segment_.size()),
+          title(operation),
+          ": rank ",
+          rank,
+          " is lost: ",
+          options_.epitaph(rank),
+          ". Fix: call shrink() on every survivor to go on without it"),
+      {rank, zero::name_of(operation.signature().op), operation.sequence}));
+}
+
+std::exception_ptr Progress::timed_out(const Operation& operation) const {
+  const auto awaited = operation.awaited();
+  return std::make_exception_ptr(CommTimeout(
+      c10::str(
+          base::rank_prefix(options_.rank, segment_.size()),
+          title(operation),
+          ": waited ",
+          options_.progress_timeout_seconds,
+          " s for ranks ",
+          c10::Join(", ", awaited),
+          ", which are alive. Fix: make sure every rank calls it, or raise "
+          "progress_timeout_seconds"),
+      {awaited.empty() ? -1 : awaited.front(),
+       zero::name_of(operation.signature().op),
+       operation.sequence}));
+}
+
+void Progress::warn_late(const Operation& operation, double seconds) const {
+  for (int rank : operation.awaited()) {
+    const auto at = Position::unpack(
+        segment_.state(rank).position.load(std::memory_order_relaxed));
+    const std::string reached = at.sequence < 0
+        ? "has not called anything yet"
+        : c10::str(
+              at.inside ? "is in " : "has completed ",
+              zero::name_of(at.op),
+              " #",
+              at.sequence);
+    base::log_warning(
+        options_.rank,
+        segment_.size(),
+        c10::str(
+            "rank ",
+            rank,
+            " is late: awaited for ",
+            static_cast<int>(seconds),
+            " s in ",
+            title(operation),
+            "; it ",
+            reached));
+  }
+}
+
+} // namespace zero::comm

@@ -1,0 +1,104 @@
+#include "comm/shm/segment.h"
+
+#include <algorithm>
+#include <new>
+
+#include "base/error.h"
+#include "comm/shm/assembly.h"
+
+namespace zero::comm {
+
+namespace {
+
+constexpr uint64_t kMagic = 0x31'4752'4f55'5030ULL;
+constexpr size_t kPage = 4096;
+
+size_t round_up(size_t bytes, size_t unit) {
+  return (bytes + unit - 1) / unit * unit;
+}
+
+// A slot holds a part for each rank; parts begin on cache lines.
+int64_t part_bytes_for(int size) {
+  return std::max<int64_t>(kSlotBytes / size / 64 * 64, 64);
+}
+
+// There are size * size pairs, so each one is small where there are many.
+int64_t pair_bytes_for(int size) {
+  return std::clamp<int64_t>((256 << 10) / size / 4096 * 4096, 4096, 128 << 10);
+}
+
+} // namespace
+
+struct Segment::Header {
+  uint64_t magic;
+  int32_t size;
+  // The ranks' roster ids follow.
+  int32_t* ids() {
+    return reinterpret_cast<int32_t*>(this + 1);
+  }
+};
+
+// Offsets of the parts, in bytes.
+struct Segment::Layout {
+  explicit Layout(int size) {
+    const auto n = static_cast<size_t>(size);
+    states = round_up(sizeof(Header) + n * sizeof(int32_t), kCacheLine);
+    pairs = states + n * sizeof(RankState);
+    assembly = pairs + n * n * sizeof(PairState);
+    slots = round_up(assembly + Assembly::bytes_for(size), kPage);
+    results = slots + n * kDepth * kSlotBytes;
+    pair_slots = round_up(
+        results + n * kDepth * static_cast<size_t>(part_bytes_for(size)),
+        kPage);
+    total = pair_slots +
+        n * n * kPairDepth * static_cast<size_t>(pair_bytes_for(size));
+  }
+
+  size_t states = 0;
+  size_t pairs = 0;
+  size_t assembly = 0;
+  size_t slots = 0;
+  size_t results = 0;
+  size_t pair_slots = 0;
+  size_t total = 0;
+};
+
+std::shared_ptr<base::SharedMapping> Segment::create(
+    const std::vector<int>& ids) {
+  const int size = static_cast<int>(ids.size());
+  auto mapping =
+      base::SharedMapping::create("zero-group", Layout(size).total);
+  // Fresh shared memory is zero: no counter has moved, nobody has arrived.
+  auto* header = new (mapping->data()) Header{kMagic, size};
+  std::copy(ids.begin(), ids.end(), header->ids());
+  return mapping;
+}
+
+Segment::Segment(std::shared_ptr<base::SharedMapping> mapping)
+    : mapping_(std::move(mapping)) {
+  std::byte* base = mapping_->data();
+  const auto* header = reinterpret_cast<Header*>(base);
+  if (mapping_->bytes() < kPage || header->magic != kMagic ||
+      Layout(header->size).total != mapping_->bytes()) {
+    throw CorruptionError(
+        "the shared segment is not one of this version of libzero. Fix: run "
+        "all ranks with one installation");
+  }
+  size_ = header->size;
+  part_bytes_ = part_bytes_for(size_);
+  pair_bytes_ = pair_bytes_for(size_);
+  const Layout layout(size_);
+  states_ = reinterpret_cast<RankState*>(base + layout.states);
+  pairs_ = reinterpret_cast<PairState*>(base + layout.pairs);
+  assembly_ = base + layout.assembly;
+  slots_ = base + layout.slots;
+  results_ = base + layout.results;
+  pair_slots_ = base + layout.pair_slots;
+}
+
+std::vector<int> Segment::ids() const {
+  auto* ids = reinterpret_cast<Header*>(mapping_->data())->ids();
+  return {ids, ids + size_};
+}
+
+} // namespace zero::comm

@@ -1,0 +1,157 @@
+// Defines the shared segment of a group: what lies where, and who writes it.
+//
+// Note [Pieces]
+// A collective moves its data in pieces that fit a slot. For each piece a rank
+//   publishes  its contribution into its own slot,
+//   combines   everybody's contributions to the part it owns (reductions only),
+//   collects   what the others published or combined,
+// and says so by raising its counter of that stage. Counters never go back and
+// run on from one collective to the next; all ranks run the same collectives,
+// so piece k is the same piece everywhere. A slot is one of kDepth that take
+// turns: piece k may be written when every rank has collected piece k - kDepth.
+// That one rule keeps every slot safe, and a rank may be up to kDepth pieces
+// ahead of the slowest.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "base/shared_mapping.h"
+#include "comm/signature.h"
+
+namespace zero::comm {
+
+inline constexpr int kDepth = 4;
+
+// Larger pieces cost fewer handshakes; smaller ones stay in the cache between
+// the rank that writes them and the one that reads them.
+inline constexpr int64_t kSlotBytes = 512 << 10;
+
+// How many collectives a rank may announce ahead of the slowest.
+inline constexpr int kSignatures = 16;
+
+// Segments of a message between two ranks that may be under way at once.
+inline constexpr int kPairDepth = 2;
+
+inline constexpr size_t kCacheLine = 64;
+
+// Which operation a rank has reached, in one word, for messages.
+struct Position {
+  int64_t sequence = -1; // -1: none yet
+  CommOp op = CommOp::barrier;
+  bool inside = false;
+
+  uint64_t pack() const {
+    return static_cast<uint64_t>(sequence + 1) << 9 |
+        static_cast<uint64_t>(op) << 1 | static_cast<uint64_t>(inside);
+  }
+  static Position unpack(uint64_t word) {
+    return {
+        static_cast<int64_t>(word >> 9) - 1,
+        static_cast<CommOp>(word >> 1 & 0xff),
+        (word & 1) != 0};
+  }
+};
+
+// What one rank says of itself. Only that rank writes it, but for the doorbell.
+struct RankState {
+  alignas(kCacheLine) std::atomic<uint64_t> published;
+  alignas(kCacheLine) std::atomic<uint64_t> combined;
+  alignas(kCacheLine) std::atomic<uint64_t> collected;
+
+  alignas(kCacheLine) std::atomic<uint32_t> doorbell; // others ring it
+  std::atomic<uint32_t> sleeping; // whether ringing is needed
+
+  // Collectives whose signature is there, and those it has compared.
+  alignas(kCacheLine) std::atomic<uint64_t> announced;
+  std::atomic<uint64_t> verified;
+  std::atomic<uint64_t> position;
+  alignas(kCacheLine) std::array<Signature, kSignatures> signatures;
+};
+
+// One direction between two ranks: a ring of kPairDepth segments.
+struct PairState {
+  alignas(kCacheLine) std::atomic<uint64_t> produced; // by the sender
+  alignas(kCacheLine) std::atomic<uint64_t> consumed; // by the receiver
+  std::atomic<uint32_t> refused; // the receiver awaits what `refusal` says
+  Signature refusal;
+  // Of the message that segment k begins; by the sender.
+  alignas(kCacheLine) std::array<Signature, kPairDepth> headers;
+};
+
+class Segment {
+ public:
+  // Makes a segment for the ranks with these roster ids.
+  static std::shared_ptr<base::SharedMapping> create(
+      const std::vector<int>& ids);
+
+  // Throws: CorruptionError if it is not a segment of this version.
+  explicit Segment(std::shared_ptr<base::SharedMapping> mapping);
+
+  int size() const {
+    return size_;
+  }
+  std::vector<int> ids() const;
+
+  RankState& state(int rank) const {
+    return states_[rank];
+  }
+  // rank's contribution to piece k.
+  std::byte* slot(int rank, uint64_t piece) const {
+    return slots_ + (rank * kDepth + piece % kDepth) * kSlotBytes;
+  }
+  // The part of that contribution meant for one rank.
+  std::byte* slot(int rank, uint64_t piece, int to) const {
+    return slot(rank, piece) + to * part_bytes_;
+  }
+  int64_t part_bytes() const {
+    return part_bytes_;
+  }
+  // What rank has combined of piece k.
+  std::byte* result(int rank, uint64_t piece) const {
+    return results_ + (rank * kDepth + piece % kDepth) * part_bytes_;
+  }
+
+  PairState& pair(int from, int to) const {
+    return pairs_[from * size_ + to];
+  }
+  std::byte* pair_slot(int from, int to, uint64_t segment) const {
+    return pair_slots_ +
+        ((from * size_ + to) * kPairDepth + segment % kPairDepth) *
+        pair_bytes_;
+  }
+  int64_t pair_bytes() const {
+    return pair_bytes_;
+  }
+
+  // Where the next membership is agreed on.
+  std::byte* assembly() const {
+    return assembly_;
+  }
+
+  // Others need not open it any more.
+  void close_address() const {
+    mapping_->close_address();
+  }
+
+ private:
+  struct Header;
+  struct Layout;
+
+  std::shared_ptr<base::SharedMapping> mapping_;
+  int size_ = 0;
+  int64_t part_bytes_ = 0;
+  int64_t pair_bytes_ = 0;
+  RankState* states_ = nullptr;
+  PairState* pairs_ = nullptr;
+  std::byte* assembly_ = nullptr;
+  std::byte* slots_ = nullptr;
+  std::byte* results_ = nullptr;
+  std::byte* pair_slots_ = nullptr;
+};
+
+} // namespace zero::comm

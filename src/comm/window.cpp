@@ -1,0 +1,167 @@
+#include <ATen/ops/from_blob.h>
+#include <zero/communicator.h>
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "base/log.h"
+#include "comm/shm/buffer.h"
+#include "comm/signature.h"
+#include "comm/window_state.h"
+
+namespace zero {
+
+namespace comm {
+
+namespace {
+
+// Each rank's part begins on a page, so that reserving one touches no other.
+constexpr int64_t kPage = 4096;
+
+int64_t round_up(int64_t bytes) {
+  return (bytes + kPage - 1) / kPage * kPage;
+}
+
+} // namespace
+
+std::shared_ptr<WindowState> make_window(
+    const std::shared_ptr<Group>& group,
+    int64_t bytes) {
+  auto state = std::make_shared<WindowState>();
+  state->group = group;
+  state->bytes = group->exchange({bytes});
+  int64_t total = 0;
+  for (int rank = 0; rank < group->size(); ++rank) {
+    const int64_t part = state->bytes[static_cast<size_t>(rank)];
+    // Checked after the exchange, so that every rank gets the error.
+    if (part < 0 || part > INT64_MAX / 2 - total - kPage) {
+      throw ConfigError(c10::str(
+          base::rank_prefix(group->rank(), group->size()),
+          "window: rank ",
+          rank,
+          " asked for ",
+          part,
+          " bytes. Fix: ask for a size that is not negative and fits memory"));
+    }
+    state->offsets.push_back(total);
+    total += round_up(part);
+  }
+  const auto own = static_cast<size_t>(group->rank());
+  state->mapping = group->share(
+      0,
+      [&] {
+        return base::SharedMapping::create(
+            "zero-window",
+            static_cast<size_t>(std::max(total, kPage)),
+            base::SharedMapping::Reserve::none);
+      },
+      [&](base::SharedMapping& mapping) {
+        mapping.reserve(
+            static_cast<size_t>(state->offsets[own]),
+            static_cast<size_t>(state->bytes[own]));
+      });
+  state->mapping->close_address();
+  return state;
+}
+
+} // namespace comm
+
+namespace {
+
+void check_range(
+    const comm::WindowState& state,
+    int rank,
+    int64_t offset,
+    int64_t bytes) {
+  const auto& group = *state.group;
+  if (rank < 0 || rank >= group.size()) {
+    throw ConfigError(c10::str(
+        base::rank_prefix(group.rank(), group.size()),
+        "window: rank ",
+        rank,
+        " is out of range: expected 0 to ",
+        group.size() - 1));
+  }
+  const int64_t limit = state.bytes[static_cast<size_t>(rank)];
+  if (offset < 0 || bytes < 0 || offset > limit || bytes > limit - offset) {
+    throw ConfigError(c10::str(
+        base::rank_prefix(group.rank(), group.size()),
+        "window: ",
+        bytes,
+        " bytes from offset ",
+        offset,
+        " reach beyond the ",
+        limit,
+        " bytes of rank ",
+        rank));
+  }
+}
+
+} // namespace
+
+Window::Window(std::shared_ptr<comm::WindowState> state)
+    : state_(std::move(state)) {}
+
+at::Tensor Window::local() const {
+  return local(at::kByte, 0, bytes(state_->group->rank()));
+}
+
+at::Tensor Window::local(
+    at::ScalarType dtype,
+    int64_t offset_bytes,
+    int64_t numel) const {
+  const int rank = state_->group->rank();
+  const auto element = static_cast<int64_t>(c10::elementSize(dtype));
+  check_range(*state_, rank, offset_bytes, 0);
+  if (numel < 0 || numel > bytes(rank) / element ||
+      offset_bytes % element != 0) {
+    throw ConfigError(c10::str(
+        base::rank_prefix(rank, state_->group->size()),
+        "window: ",
+        numel,
+        " elements of ",
+        comm::name_of(dtype),
+        " at offset ",
+        offset_bytes,
+        " do not fit ",
+        bytes(rank),
+        " bytes. Fix: align the offset to the type, and stay inside"));
+  }
+  check_range(*state_, rank, offset_bytes, numel * element);
+  // The tensor keeps the memory alive.
+  return at::from_blob(
+      state_->data(rank) + offset_bytes,
+      {numel},
+      [state = state_](void*) {},
+      at::TensorOptions(dtype));
+}
+
+Work Window::get(const at::Tensor& tensor, int rank, int64_t offset_bytes)
+    const {
+  if (!tensor.defined() || !tensor.device().is_cpu() ||
+      tensor.layout() != at::kStrided || !tensor.is_contiguous()) {
+    throw ConfigError(c10::str(
+        base::rank_prefix(state_->group->rank(), state_->group->size()),
+        "get: expected a contiguous tensor on the CPU. Fix: read into one, "
+        "then copy"));
+  }
+  const auto bytes = static_cast<int64_t>(tensor.nbytes());
+  check_range(*state_, rank, offset_bytes, bytes);
+  comm::copy_bytes(
+      comm::bytes_of(tensor), state_->data(rank) + offset_bytes, bytes);
+  state_->group->count(
+      CommOp::get, rank == state_->group->rank() ? 0 : bytes);
+  return {};
+}
+
+const void* Window::data(int rank) const {
+  check_range(*state_, rank, 0, 0);
+  return state_->data(rank);
+}
+
+int64_t Window::bytes(int rank) const {
+  check_range(*state_, rank, 0, 0);
+  return state_->bytes[static_cast<size_t>(rank)];
+}
+
+} // namespace zero

@@ -1,0 +1,30 @@
+// Defines what is behind a Window: one shared mapping, a part for each rank.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "base/shared_mapping.h"
+#include "comm/shm/group.h"
+
+namespace zero::comm {
+
+struct WindowState {
+  std::shared_ptr<Group> group;
+  std::shared_ptr<base::SharedMapping> mapping;
+  std::vector<int64_t> bytes; // by rank
+  std::vector<int64_t> offsets;
+
+  std::byte* data(int rank) const {
+    return mapping->data() + offsets[static_cast<size_t>(rank)];
+  }
+};
+
+// Collective. Throws: ConfigError, IoError.
+std::shared_ptr<WindowState> make_window(
+    const std::shared_ptr<Group>& group,
+    int64_t bytes);
+
+} // namespace zero::comm
