@@ -13,6 +13,7 @@ import json
 import multiprocessing
 import multiprocessing.connection
 import os
+import signal
 import statistics
 import sys
 import tempfile
@@ -40,7 +41,7 @@ class Buffers:
     def __init__(self, count, ranks, rank):
         self.rank, self.ranks = rank, ranks
         self.shard_count = max(1, count // ranks)
-        self.index = torch.arange(count)
+        self.index = torch.arange(count, dtype=torch.int32)
         self.owner = self.index // self.shard_count
         self.full = torch.zeros(count)
         self.other = torch.zeros(count)
@@ -214,6 +215,9 @@ def main():
                      for rank in range(options.ranks)]
         for process in processes:
             process.start()
+        # Being stopped still removes the directory and ends the ranks. They are
+        # forked before this, as a rank waiting in Gloo would not get to a handler.
+        signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
         # One failed rank would leave the others waiting for it: stop them.
         failed = False
         while not failed and (running := [p for p in processes if p.exitcode is None]):
@@ -223,7 +227,7 @@ def main():
             if failed:
                 process.terminate()
             process.join()
-    sys.exit(1 if failed else 0)
+    sys.exit(1 if any(p.exitcode for p in processes) else 0)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,7 @@
 #include "base/libtorch_version.h"
 
 #include <ATen/Version.h>
+#include <dlfcn.h>
 #include <torch/version.h>
 
 #include <cstdio>
@@ -36,6 +37,15 @@ std::string libtorch_version() {
   }
   const auto start = begin + key.size();
   return config.substr(start, config.find_first_of(", \n", start) - start);
+}
+
+std::string libtorch_path() {
+  Dl_info info{};
+  if (::dladdr(reinterpret_cast<void*>(&at::show_config), &info) == 0 ||
+      info.dli_fname == nullptr) {
+    return "unknown";
+  }
+  return info.dli_fname;
 }
 
 void require_libtorch() {

@@ -10,6 +10,9 @@ namespace zero::base {
 // headers libzero was compiled with.
 std::string libtorch_version();
 
+// The file it was loaded from; "unknown" if the loader does not tell.
+std::string libtorch_path();
+
 // Throws: ConfigError when it is older than 2.6, or of another release than
 // libzero was compiled for: C++ classes change between releases.
 void require_libtorch();

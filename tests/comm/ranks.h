@@ -7,6 +7,7 @@
 // or an exception of any rank fails the test.
 #pragma once
 
+#include <ATen/ATen.h>
 #include <gtest/gtest.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -18,6 +19,7 @@
 #include <functional>
 #include <ostream>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "comm/environment.h"
@@ -64,6 +66,11 @@ class Processes {
   }
   comm::Roster& roster() {
     return roster_;
+  }
+
+  // The process, which the caller will wait for.
+  pid_t release(int id) {
+    return std::exchange(pids_[static_cast<size_t>(id)], 0);
   }
 
   // The status as waitpid gives it; 0 when it was waited for before.

@@ -20,6 +20,11 @@ constexpr double kWarningSeconds = 10;
 
 struct Assembly::Area {
   std::atomic<uint32_t> bell; // changes whenever anything else does
+
+  // A word for each rank follows, then the rounds.
+  std::atomic<uint32_t>& arrived(int rank) {
+    return reinterpret_cast<std::atomic<uint32_t>*>(this + 1)[rank];
+  }
 };
 
 struct Assembly::Round {
@@ -48,8 +53,17 @@ size_t Assembly::bytes_for(int num_ranks) {
 Assembly::Assembly(std::byte* area, Participant participant)
     : area_(area), participant_(std::move(participant)) {}
 
-std::atomic<uint32_t>& Assembly::arrived(int rank) const {
-  return reinterpret_cast<std::atomic<uint32_t>*>(area_ + sizeof(Area))[rank];
+Assembly::Area& Assembly::area() const {
+  return *reinterpret_cast<Area*>(area_);
+}
+
+int Assembly::first_arrived(std::byte* area, int num_ranks) {
+  for (int rank = 0; rank < num_ranks; ++rank) {
+    if (reinterpret_cast<Area*>(area)->arrived(rank) != 0) {
+      return rank;
+    }
+  }
+  return -1;
 }
 
 Assembly::Round& Assembly::round(int number) const {
@@ -60,7 +74,7 @@ Assembly::Round& Assembly::round(int number) const {
 }
 
 void Assembly::ring() {
-  auto& bell = reinterpret_cast<Area*>(area_)->bell;
+  auto& bell = area().bell;
   bell.fetch_add(1);
   base::futex_wake_all(bell);
 }
@@ -70,7 +84,7 @@ template <class Condition>
 void Assembly::wait_until(
     Condition condition,
     const std::function<int()>& missing) {
-  const auto& bell = reinterpret_cast<Area*>(area_)->bell;
+  const auto& bell = area().bell;
   const auto start = base::Clock::now();
   double next_warning = kWarningSeconds;
   for (;;) {
@@ -111,7 +125,7 @@ void Assembly::wait_until(
 }
 
 Assembly::Outcome Assembly::run() {
-  arrived(participant_.rank) = 1;
+  area().arrived(participant_.rank) = 1;
   ring();
   wait_for_arrivals();
   for (int number = 0; number < participant_.size; ++number) {
@@ -131,7 +145,7 @@ Assembly::Outcome Assembly::run() {
 void Assembly::wait_for_arrivals() {
   const auto missing = [this] {
     for (int rank = 0; rank < participant_.size; ++rank) {
-      if (arrived(rank) == 0 && !participant_.gone(rank)) {
+      if (area().arrived(rank) == 0 && !participant_.gone(rank)) {
         return rank;
       }
     }
@@ -149,7 +163,7 @@ void Assembly::propose(Round& round) {
   }
   std::vector<int> members;
   for (int rank = 0; rank < participant_.size; ++rank) {
-    if (arrived(rank) != 0 && !participant_.gone(rank)) {
+    if (area().arrived(rank) != 0 && !participant_.gone(rank)) {
       members.push_back(rank);
       round.listed(rank) = 1;
     }
@@ -171,7 +185,7 @@ void Assembly::propose(Round& round) {
 void Assembly::wait_for_proposal(Round& round) {
   const auto lowest_living = [this] {
     int rank = 0;
-    while (arrived(rank) == 0 || participant_.gone(rank)) {
+    while (area().arrived(rank) == 0 || participant_.gone(rank)) {
       ++rank; // ends at this rank at the latest
     }
     return rank;

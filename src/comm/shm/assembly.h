@@ -51,6 +51,9 @@ class Assembly {
 
   static size_t bytes_for(int num_ranks);
 
+  // The lowest rank that has come here, -1 if none has.
+  static int first_arrived(std::byte* area, int num_ranks);
+
   // `area` has bytes_for(size) bytes of shared memory, zero at first, and
   // serves one assembly.
   Assembly(std::byte* area, Participant participant);
@@ -63,8 +66,8 @@ class Assembly {
   struct Area;
   struct Round;
 
+  Area& area() const;
   Round& round(int number) const;
-  std::atomic<uint32_t>& arrived(int rank) const;
   void wait_for_arrivals();
   void propose(Round& round);
   void wait_for_proposal(Round& round);

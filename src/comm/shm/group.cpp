@@ -68,6 +68,10 @@ Progress::Options Group::progress_options() {
       .may_spin = membership_->roster().size() <= base::available_cores(),
       .gone = [this](int rank) { return gone(rank); },
       .epitaph = [this](int rank) { return epitaph(rank); },
+      .deserter =
+          [this] {
+            return Assembly::first_arrived(segment_.assembly(), size());
+          },
       .on_complete =
           [this](const Operation& operation) {
             if (operation.counted) {

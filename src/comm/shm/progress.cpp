@@ -313,32 +313,40 @@ void Progress::idle(int& idle_rounds, Driver who) {
 
 void Progress::fail_what_cannot_be() {
   // In this order: what a rank did before it was lost still counts.
+  const int deserter = options_.deserter();
   const auto lost = lost_ranks();
   if (advance_heads()) {
     return;
   }
-  const auto fail_for = [this](Queue& queue, int rank) {
-    fail(queue, [this, rank](const Operation& operation) {
-      return peer_lost(operation, rank);
-    });
-  };
-  for (int rank : lost) {
-    if (!collectives_.empty()) {
-      fail_for(collectives_, rank);
+  for_each_queue([&](Queue& queue) {
+    if (queue.empty()) {
+      return;
     }
-    for (auto& [channel, queue] : messages_) {
-      if (channel.second == rank && !queue.empty()) {
-        fail_for(queue, rank);
-      }
+    // A collective needs everybody; a message its peer, unless the survivors
+    // are leaving: then nobody can be relied on.
+    const bool message = &queue != &collectives_;
+    const int peer = queue.front()->signature().root;
+    const bool peer_lost_too =
+        std::find(lost.begin(), lost.end(), peer) != lost.end();
+    if (message && peer_lost_too) {
+      fail(queue, [this, peer](const Operation& operation) {
+        return peer_lost(operation, peer);
+      });
+    } else if (!lost.empty() && (!message || deserter >= 0)) {
+      fail(queue, [this, rank = lost.front()](const Operation& operation) {
+        return peer_lost(operation, rank);
+      });
+    } else if (deserter >= 0) {
+      fail(queue, [this, deserter](const Operation& operation) {
+        return deserted(operation, deserter);
+      });
+    } else {
+      fail_if_late(queue);
     }
-  }
-  for_each_queue([this](Queue& queue) { fail_if_late(queue); });
+  });
 }
 
 void Progress::fail_if_late(Queue& queue) {
-  if (queue.empty()) {
-    return;
-  }
   auto& operation = *queue.front();
   const auto now = Clock::now();
   if (operation.moves != operation.moves_seen) {
@@ -382,6 +390,17 @@ std::exception_ptr Progress::peer_lost(const Operation& operation, int rank)
           options_.epitaph(rank),
           ". Fix: call shrink() on every survivor to go on without it"),
       {rank, zero::name_of(operation.signature().op), operation.sequence}));
+}
+
+std::exception_ptr Progress::deserted(const Operation& operation, int rank)
+    const {
+  return std::make_exception_ptr(CommError(c10::str(
+      base::rank_prefix(options_.rank, segment_.size()),
+      title(operation),
+      ": rank ",
+      rank,
+      " has given up this communicator by shrink(). Fix: call shrink() here "
+      "too, and use the one it returns")));
 }
 
 std::exception_ptr Progress::timed_out(const Operation& operation) const {

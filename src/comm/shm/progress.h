@@ -40,6 +40,9 @@ class Progress {
     bool may_spin = false; // whether each rank has a core of its own
     std::function<bool(int)> gone; // whether a rank of the group is gone
     std::function<std::string(int)> epitaph; // what to say of it then
+    // A rank that has given up the communicator by shrink(), or -1: it takes no
+    // part any more, so who waits for it has to stop waiting too.
+    std::function<int()> deserter;
     std::function<void(const Operation&)> on_complete;
   };
 
@@ -93,6 +96,7 @@ class Progress {
   std::vector<int> lost_ranks() const;
   std::string title(const Operation& operation) const;
   std::exception_ptr peer_lost(const Operation& operation, int rank) const;
+  std::exception_ptr deserted(const Operation& operation, int rank) const;
   std::exception_ptr timed_out(const Operation& operation) const;
   void warn_late(const Operation& operation, double seconds) const;
 

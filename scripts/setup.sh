@@ -1,0 +1,168 @@
+#!/usr/bin/env bash
+# Installs what libzero needs and builds it: afterwards build/bin/zero runs.
+#
+#   scripts/setup.sh [--no-build]
+#
+# As root on Debian it installs the packages that are missing; everywhere else
+# it names them. libtorch comes from PyPI into .venv, unless LIBTORCH_PREFIX
+# names one or python3 has one already. What is there is left as it is, so
+# running it again takes seconds.
+set -euo pipefail
+
+readonly TORCH=torch==2.15.0
+readonly OLDEST_TORCH=2.6
+# Kept in .venv once it is complete: a download may have been cut short.
+readonly STAMP=.venv/.libtorch
+
+say() {
+  printf 'setup: %s\n' "$@"
+}
+
+fail() {
+  say "$@" >&2
+  exit 1
+}
+
+has() {
+  command -v "$1" >/dev/null
+}
+
+# at_least <version> <command>...: whether the command prints that or a newer.
+at_least() {
+  local found
+  found=$("${@:2}" 2>/dev/null | grep -m 1 -oE '[0-9]+(\.[0-9]+)+') || return
+  printf '%s\n' "$1" "$found" | sort --check=quiet --version-sort
+}
+
+has_header() {
+  local prefix others=${CMAKE_PREFIX_PATH:-}
+  for prefix in /usr /usr/local ${others//[:;]/ }; do
+    [[ -e $prefix/include/$1 ]] && return
+  done
+  return 1
+}
+
+python_torch_version() {
+  python3 - <<'END'
+from importlib import util
+from pathlib import Path
+
+torch = Path(*util.find_spec("torch").submodule_search_locations)
+assert (torch / "lib/libtorch_cpu.so").exists()
+print((torch / "version.py").read_text())
+END
+}
+
+has_libtorch() {
+  [[ -n ${LIBTORCH_PREFIX:-} ]] || [[ $(cat $STAMP 2>/dev/null) == "$TORCH" ]] ||
+    at_least $OLDEST_TORCH python_torch_version
+}
+
+# Sets `missing` to the packages, by Debian's names, that are needed and not
+# there; `extra` to those that work on libzero is better with.
+find_missing() {
+  missing=()
+  extra=()
+  at_least 12 g++ -dumpfullversion || missing+=(g++)
+  at_least 3.22 cmake --version || missing+=(cmake)
+  at_least 3.9 python3 --version || missing+=(python3)
+  has_header gtest/gtest.h || missing+=(libgtest-dev)
+  has_header CLI/CLI.hpp || missing+=(libcli11-dev)
+  has_header nlohmann/json.hpp || missing+=(nlohmann-json3-dev)
+  if ! has_libtorch; then
+    python3 -c 'import ensurepip' 2>/dev/null || missing+=(python3-venv)
+    [[ -e /etc/ssl/certs ]] || missing+=(ca-certificates)
+  fi
+  has ninja || extra+=(ninja-build)
+  has ccache || extra+=(ccache)
+  has clang-format || extra+=(clang-format)
+  has clang-tidy || extra+=(clang-tidy)
+}
+
+install_packages() {
+  find_missing
+  if ((${#missing[@]} + ${#extra[@]} == 0)); then
+    return
+  fi
+  if ((EUID == 0)) && has apt-get; then
+    say "installing ${missing[*]} ${extra[*]}"
+    export DEBIAN_FRONTEND=noninteractive
+    apt-get update -qq
+    apt-get install -qq --no-install-recommends \
+      "${missing[@]}" "${extra[@]}" >/dev/null
+    find_missing
+  fi
+  if ((${#missing[@]} > 0)); then
+    fail "these packages are missing, or too old: ${missing[*]}" \
+      "libzero needs g++ 12, cmake 3.22 and python3 3.9, or newer." \
+      "On Debian or Ubuntu, run as root:" \
+      "  apt-get install --no-install-recommends ${missing[*]} ${extra[*]}"
+  fi
+}
+
+pip() {
+  # /tmp may be a small disk in memory; a wheel needs half a gigabyte.
+  mkdir -p .venv/tmp
+  TMPDIR=$PWD/.venv/tmp .venv/bin/python -m pip install --no-cache-dir \
+    --no-compile --disable-pip-version-check --progress-bar off "$@"
+  rm -rf .venv/tmp
+}
+
+# Prints what libtorch_cpu.so of a CUDA build needs in order to load, in the
+# versions that torch asks for: two of its requirements, where all of them are
+# gigabytes. Prints nothing for a CPU build.
+cuda_runtime() {
+  .venv/bin/python - <<'END'
+import re
+from importlib import metadata
+
+for requirement in metadata.requires("torch") or []:
+    name = re.match(r"[\w-]+", requirement)[0]
+    version = re.search(r"==\s*[\w.]+", requirement)
+    if name == "cuda-toolkit":
+        print(f"{name}[cudart,cupti]{version[0]}")
+    elif re.match("nvidia-cuda-(runtime|cupti)", name):
+        print(f"{name}{version[0]}")
+END
+}
+
+install_libtorch() {
+  local free wheels
+  free=$(df -Pk . | awk 'NR == 2 { print int($4 / 1024 / 1024) }')
+  if ((free < 3)); then
+    fail "libtorch needs 3 GB of disk, $PWD has $free GB free"
+  fi
+  if ! at_least 3.11 python3 --version; then
+    fail "$TORCH needs python3 3.11 or newer. Fix: set LIBTORCH_PREFIX to a" \
+      "libtorch $OLDEST_TORCH or newer, or install one that python3 can import"
+  fi
+  say "installing $TORCH into .venv"
+  python3 -m venv .venv
+  pip --no-deps "$TORCH"
+  mapfile -t wheels < <(cuda_runtime)
+  if ((${#wheels[@]} > 0)); then
+    pip "${wheels[@]}"
+  fi
+  echo "$TORCH" >$STAMP
+}
+
+build=yes
+for argument; do
+  case $argument in
+    --no-build) build=no ;;
+    *) fail "usage: scripts/setup.sh [--no-build]" ;;
+  esac
+done
+cd "$(dirname "$(realpath "$0")")/.."
+
+install_packages
+has_libtorch || install_libtorch
+if ! has ninja; then
+  export PATH=$PATH:$PWD/.venv/bin
+  has ninja || { python3 -m venv .venv && pip ninja; }
+fi
+if [[ $build == yes ]]; then
+  cmake --preset release -DLIBTORCH_PREFIX="${LIBTORCH_PREFIX:-}"
+  cmake --build --preset release
+  say "build/bin/zero is ready"
+fi

@@ -1,0 +1,22 @@
+#!/usr/bin/env bash
+# Runs all tests: those of the release build, then the concurrent ones again
+# under the thread and address sanitizers.
+#
+#   scripts/test.sh                  everything
+#   scripts/test.sh -L fast          these arguments are for ctest; the
+#   scripts/test.sh -R comm_         sanitizers are left out then
+set -uo pipefail
+cd "$(dirname "$(realpath "$0")")/.." || exit
+
+scripts/setup.sh || exit
+export PATH=$PATH:$PWD/.venv/bin # where setup.sh puts ninja if it has to
+
+status=0
+ctest --preset release "$@" || status=1
+if (($# == 0)); then
+  for preset in tsan asan; do
+    cmake --preset $preset -DLIBTORCH_PREFIX="${LIBTORCH_PREFIX:-}" &&
+      cmake --build --preset $preset && ctest --preset $preset || status=1
+  done
+fi
+exit $status

@@ -1,0 +1,95 @@
+#include <unistd.h>
+#include <zero/version.h>
+
+#include <cstdlib>
+#include <sstream>
+
+#include "base/error.h"
+#include "base/libtorch_version.h"
+#include "cli/doctor/capture.h"
+#include "cli/doctor/finding.h"
+
+namespace zero::cli {
+
+namespace {
+
+std::string compiler() {
+#if defined(__clang__)
+  return "clang " __clang_version__;
+#else
+  return "gcc " __VERSION__;
+#endif
+}
+
+Finding examine_libtorch() {
+  Finding finding{
+      .what = c10::str(
+          "libtorch ", base::libtorch_version(), ", ", base::libtorch_path())};
+  finding.required = true;
+  try {
+    base::require_libtorch();
+  } catch (const ConfigError& error) {
+    finding.mark = Mark::missing;
+    finding.remedy = error.what();
+  }
+  return finding;
+}
+
+// Where PATH has a program; empty if nowhere.
+std::string find_program(const std::string& name) {
+  const char* path = std::getenv("PATH");
+  std::istringstream folders(path == nullptr ? "" : path);
+  std::string folder;
+  while (std::getline(folders, folder, ':')) {
+    const std::string file = c10::str(folder.empty() ? "." : folder, "/", name);
+    if (::access(file.c_str(), X_OK) == 0) {
+      return file;
+    }
+  }
+  return "";
+}
+
+Finding examine_python() {
+  // Asks for the package's version without loading torch, which takes seconds.
+  const std::string version = capture(
+      {"python3",
+       "-c",
+       "import importlib.metadata as m; print(m.version('torch'))"});
+  if (version.empty()) {
+    return {
+        .mark = Mark::missing,
+        .what = "torch for Python",
+        .remedy = "only needed to work with Python beside libzero"};
+  }
+  return {.what = c10::str("torch ", version, " for Python")};
+}
+
+Finding examine_torchrun() {
+  const std::string path = find_program("torchrun");
+  if (path.empty()) {
+    return {
+        .mark = Mark::missing,
+        .what = "torchrun",
+        .remedy = "not needed: zero run starts ranks on one machine"};
+  }
+  return {.what = c10::str("torchrun, ", path)};
+}
+
+} // namespace
+
+std::vector<Finding> examine_software() {
+  return {
+      {.what =
+           c10::str("libzero ", ZERO_VERSION, ", compiled by ", compiler())},
+      examine_libtorch(),
+      examine_python(),
+      examine_torchrun(),
+      {.mark = Mark::missing,
+       .what = "MPI",
+       .remedy = "not part of this build: all ranks are on one machine"},
+      {.mark = Mark::missing,
+       .what = "NCCL",
+       .remedy = "not part of this build: tensors are on the CPU"}};
+}
+
+} // namespace zero::cli

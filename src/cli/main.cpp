@@ -1,0 +1,85 @@
+// The program `zero`.
+#include <zero/version.h>
+
+#include <algorithm>
+#include <iostream>
+
+#include "base/error.h"
+#include "cli/command_line.h"
+#include "cli/commands.h"
+
+namespace {
+
+constexpr int kUsageError = 2;
+
+int complain(const std::string& message, int exit_code) {
+  std::cerr << "zero: " << message << '\n';
+  return exit_code;
+}
+
+std::string unknown_command(const CLI::App& app, const std::string& word) {
+  const std::string similar = zero::cli::similar_command(app, word);
+  return c10::str(
+      "unknown command \"",
+      word,
+      "\"",
+      similar.empty() ? "" : c10::str("; did you mean ", similar, "?"),
+      " (zero --help lists all)");
+}
+
+int run(std::vector<std::string> arguments) {
+  CLI::App app("Train libtorch models with ZeRO.", "zero");
+  app.set_version_flag("--version", "zero " ZERO_VERSION);
+  app.require_subcommand(0, 1);
+  app.footer(
+      "Example:\n  zero run -n 4 ./train\n\nzero COMMAND --help says more.");
+
+  int exit_code = 0;
+  std::vector<std::string> program;
+  zero::cli::add_run_command(app, program, exit_code);
+  zero::cli::add_doctor_command(app, exit_code);
+
+  if (arguments.empty()) {
+    std::cerr << app.help();
+    return kUsageError;
+  }
+  const std::string word = arguments[0];
+  const bool is_command = zero::cli::has_command(app, word);
+  if (!is_command && (!word.starts_with("-") || word == "--")) {
+    return complain(unknown_command(app, word), kUsageError);
+  }
+  if (word == "run") {
+    std::vector<std::string> rest(arguments.begin() + 1, arguments.end());
+    program = zero::cli::split_program(*app.get_subcommand(word), rest);
+    arguments.resize(1);
+    arguments.insert(arguments.end(), rest.begin(), rest.end());
+  }
+
+  try {
+    // CLI11 takes them last one first.
+    std::reverse(arguments.begin(), arguments.end());
+    app.parse(std::move(arguments));
+  } catch (const CLI::Success& success) { // --help, --version
+    return app.exit(success);
+  } catch (const CLI::ParseError& error) {
+    return complain(
+        c10::str(
+            error.what(),
+            is_command ? " (see zero " + word : " (see zero",
+            " --help)"),
+        kUsageError);
+  }
+  return exit_code;
+}
+
+} // namespace
+
+int main(int argc, char** argv) {
+  try {
+    return run({argv + 1, argv + argc});
+  } catch (const zero::ConfigError& error) {
+    return complain(error.what(), kUsageError);
+  } catch (const std::exception& error) {
+    return complain(error.what(), 1);
+  }
+}

@@ -1,0 +1,56 @@
+#include "launch/first_cause.h"
+
+#include <sys/wait.h>
+
+#include <csignal>
+#include <sstream>
+
+#include "launch/signals.h"
+
+namespace zero::launch {
+
+int exit_code_of(int status) {
+  return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
+}
+
+void FirstCause::add(const RankEnd& end) {
+  // Ranks that end at the same moment are noticed in any order, but only the
+  // culprit failed without having seen another one go.
+  if (end.failed() && (!suspected() || (first_->victim && !end.victim))) {
+    first_ = end;
+  }
+}
+
+std::string failure_report(
+    const RankEnd& end,
+    const std::deque<std::string>& last_lines,
+    const OomWatch& oom) {
+  std::ostringstream report;
+  if (last_lines.empty()) {
+    report << "zero: rank " << end.rank << " wrote nothing\n";
+  } else {
+    report << "zero: the last lines of rank " << end.rank << ":\n";
+    for (const auto& line : last_lines) {
+      report << "  " << line << '\n';
+    }
+  }
+  report << "zero: rank " << end.rank << " (process " << end.pid << ") ";
+  if (WIFSIGNALED(end.status)) {
+    const int signal = WTERMSIG(end.status);
+    report << "was killed by " << signal_name(signal);
+    if (signal == SIGKILL) {
+      report << " (" << oom.explain_kill() << ")";
+    } else if (WCOREDUMP(end.status)) {
+      report << " (core dumped)";
+    }
+  } else {
+    report << "failed with exit code " << WEXITSTATUS(end.status);
+  }
+  if (end.victim) {
+    report << ", because another rank was gone";
+  }
+  report << "; all ranks have been ended\n";
+  return report.str();
+}
+
+} // namespace zero::launch

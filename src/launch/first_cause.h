@@ -1,0 +1,63 @@
+// Defines FirstCause: which of the ranks that failed made the others fail. Used
+// by the supervisor, which reports it last, where a user looks first.
+//
+//   FirstCause cause;
+//   cause.add({.rank = 2, .pid = pid, .status = status, .victim = false});
+//   if (cause.certain()) report(cause.get());
+#pragma once
+
+#include <sys/types.h>
+
+#include <deque>
+#include <optional>
+#include <string>
+
+#include "launch/oom.h"
+
+namespace zero::launch {
+
+// How a rank ended; `status` is what waitpid() says.
+struct RankEnd {
+  int rank = -1;
+  pid_t pid = 0;
+  int status = 0;
+  bool victim = false; // it failed because another rank was lost
+
+  bool failed() const {
+    return status != 0;
+  }
+};
+
+// What a shell would make of a status: 128 + signal for a signal.
+int exit_code_of(int status);
+
+class FirstCause {
+ public:
+  // In the order in which the ends were noticed; only failures matter.
+  void add(const RankEnd& end);
+
+  // Some rank has failed; get() may be called.
+  bool suspected() const {
+    return first_.has_value();
+  }
+
+  // One that is no victim has.
+  bool certain() const {
+    return suspected() && !first_->victim;
+  }
+
+  const RankEnd& get() const {
+    return *first_;
+  }
+
+ private:
+  std::optional<RankEnd> first_;
+};
+
+// Whole lines: the rank's last lines, then what happened to it.
+std::string failure_report(
+    const RankEnd& end,
+    const std::deque<std::string>& last_lines,
+    const OomWatch& oom);
+
+} // namespace zero::launch

@@ -1,0 +1,21 @@
+// Defines the environment variables a rank is started with.
+//
+//   ZERO_RANK, ZERO_SIZE   its number and how many there are
+//   ZERO_ROSTER            "PID:DESCRIPTOR", where the roster is open
+//   OMP_NUM_THREADS        its share of the cores, unless the user set it
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "base/shared_mapping.h"
+
+namespace zero::launch {
+
+// This process's environment with those of the rank, as "NAME=value".
+std::vector<std::string> rank_environment(
+    int rank,
+    int num_ranks,
+    base::SegmentAddress roster);
+
+} // namespace zero::launch

@@ -1,0 +1,37 @@
+// Defines run(): starts a program as the ranks of one job on this machine, and
+// ends when all of them have. Called by `zero run` and by commands that are
+// jobs themselves.
+//
+//   RunOptions options;
+//   options.num_ranks = 4;
+//   options.command = {"./train", "--steps", "100"};
+//   return launch::run(options);
+//
+// Call it from the main thread, and while no other thread runs: it forks, and
+// the job ends with the thread that called it.
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace zero::launch {
+
+struct RunOptions {
+  int num_ranks = 1;
+  std::vector<std::string> command; // the program and its arguments
+
+  // Ranks that are told to end are killed if they still run after this.
+  double grace_seconds = 5;
+
+  // Whether a rank's number goes before each line it writes.
+  bool label = true;
+};
+
+// Returns the exit code of the job: 0 if every rank ended with 0, that of the
+// rank that failed first, 128 + N if signal N killed it or ended the job, 126
+// or 127 if the program cannot be executed. However it ends, also by kill -9,
+// no process of the job is left.
+// Throws: ConfigError if the options are wrong; IoError.
+int run(const RunOptions& options);
+
+} // namespace zero::launch
