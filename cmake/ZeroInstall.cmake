@@ -5,9 +5,7 @@ include(CMakePackageConfigHelpers)
 set(package_dir "${CMAKE_INSTALL_LIBDIR}/cmake/zero")
 
 install(TARGETS zero EXPORT zeroTargets)
-if(EXISTS "${PROJECT_SOURCE_DIR}/src/cli/main.cpp")
-  install(TARGETS zero_program)
-endif()
+install(TARGETS zero_program)
 install(DIRECTORY "${PROJECT_SOURCE_DIR}/include/zero"
         DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}")
 install(EXPORT zeroTargets NAMESPACE zero:: DESTINATION "${package_dir}")

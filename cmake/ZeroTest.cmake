@@ -10,14 +10,15 @@ else()
   add_subdirectory(/usr/src/googletest googletest EXCLUDE_FROM_ALL)
 endif()
 
-# Reading gtest and ATen takes longer than most tests do to compile, so they are
-# read once.
+# Every test reads gtest and Tensor.h, which takes longer than to compile it; so
+# they are read once. More headers would make the file too large for what they
+# save: it has 160 MB with these two.
 file(CONFIGURE OUTPUT precompiled.cpp CONTENT "// Owns the header.\n")
 add_library(zero_test_precompiled OBJECT
   "${CMAKE_CURRENT_BINARY_DIR}/precompiled.cpp")
 target_link_libraries(zero_test_precompiled PRIVATE zero GTest::gtest_main)
 target_precompile_headers(zero_test_precompiled PRIVATE
-  <gtest/gtest.h> <ATen/ATen.h>)
+  <gtest/gtest.h> <ATen/core/Tensor.h>)
 
 # All that an asan or tsan build is for.
 add_custom_target(sanitize_tests DEPENDS zero_program)
@@ -26,12 +27,9 @@ add_custom_target(sanitize_tests DEPENDS zero_program)
 set(zero_test_environment
   ZERO_VERIFY=1 OMP_NUM_THREADS=1 "ZERO_PROGRAM=$<TARGET_FILE:zero_program>")
 if(ZERO_SANITIZE)
-  set(rules "${CMAKE_CURRENT_SOURCE_DIR}/sanitizers")
-  # libtorch is not instrumented: what happens inside it is not reported, and
-  # its OpenMP threads, whose barriers go unseen, are not started.
+  set(suppressions "${CMAKE_CURRENT_SOURCE_DIR}/sanitizers/tsan.supp")
   list(APPEND zero_test_environment
-    "TSAN_OPTIONS=suppressions=${rules}/tsan.supp second_deadlock_stack=1"
-    "LSAN_OPTIONS=suppressions=${rules}/lsan.supp"
+    "TSAN_OPTIONS=suppressions=${suppressions} second_deadlock_stack=1"
     "ASAN_OPTIONS=detect_stack_use_after_return=1"
     "UBSAN_OPTIONS=print_stacktrace=1")
 

@@ -102,9 +102,10 @@ install_packages() {
 
 pip() {
   # /tmp may be a small disk in memory; a wheel needs half a gigabyte.
-  mkdir -p .venv/tmp
-  TMPDIR=$PWD/.venv/tmp .venv/bin/python -m pip install --no-cache-dir \
-    --no-compile --disable-pip-version-check --progress-bar off "$@"
+  rm -rf .venv/tmp
+  mkdir .venv/tmp
+  TMPDIR=$PWD/.venv/tmp .venv/bin/python -m pip install --quiet --no-cache-dir \
+    --no-compile --no-warn-conflicts --disable-pip-version-check "$@"
   rm -rf .venv/tmp
 }
 
@@ -136,7 +137,7 @@ install_libtorch() {
     fail "$TORCH needs python3 3.11 or newer. Fix: set LIBTORCH_PREFIX to a" \
       "libtorch $OLDEST_TORCH or newer, or install one that python3 can import"
   fi
-  say "installing $TORCH into .venv"
+  say "installing $TORCH into .venv: half a gigabyte to download"
   python3 -m venv .venv
   pip --no-deps "$TORCH"
   mapfile -t wheels < <(cuda_runtime)

@@ -19,6 +19,7 @@ void add_run_command(
     const std::vector<std::string>& program,
     int& exit_code);
 
+void add_bench_command(CLI::App& app, int& exit_code);
 void add_doctor_command(CLI::App& app, int& exit_code);
 
 } // namespace zero::cli

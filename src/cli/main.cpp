@@ -37,6 +37,7 @@ int run(std::vector<std::string> arguments) {
   int exit_code = 0;
   std::vector<std::string> program;
   zero::cli::add_run_command(app, program, exit_code);
+  zero::cli::add_bench_command(app, exit_code);
   zero::cli::add_doctor_command(app, exit_code);
 
   if (arguments.empty()) {

@@ -11,6 +11,8 @@
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -26,7 +28,7 @@
 #include <thread>
 #include <vector>
 
-namespace zero::launch {
+namespace zero::test {
 
 using Strings = std::vector<std::string>;
 
@@ -132,8 +134,8 @@ class Job {
   // The exit code; minus the signal if one ended it, -1000 if nothing did.
   int wait() {
     int status = 0;
-    ended_ = eventually(
-        [&] { return ::waitpid(pid_, &status, WNOHANG) == pid_; });
+    ended_ =
+        eventually([&] { return ::waitpid(pid_, &status, WNOHANG) == pid_; });
     if (!ended_) {
       return -1000;
     }
@@ -222,6 +224,8 @@ class Job {
   [[noreturn]] void start(const Strings& command, const JobOptions& options) {
     // A test that dies takes its job along.
     ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+    const rlimit no_core_files{0, 0};
+    ::setrlimit(RLIMIT_CORE, &no_core_files);
     redirect("in", O_RDONLY, STDIN_FILENO);
     redirect("out", O_WRONLY | O_CREAT | O_APPEND, STDOUT_FILENO);
     redirect("err", O_WRONLY | O_CREAT | O_APPEND, STDERR_FILENO);
@@ -258,7 +262,7 @@ class Job {
   bool has_mark(pid_t pid) const {
     const std::string environment =
         read_file("/proc/" + std::to_string(pid) + "/environ");
-    return ("\0" + environment).find(mark_ + '\0') != std::string::npos;
+    return environment.find(mark_ + '\0') != std::string::npos;
   }
 
   TemporaryFolder folder_;
@@ -267,4 +271,4 @@ class Job {
   bool ended_ = false;
 };
 
-} // namespace zero::launch
+} // namespace zero::test

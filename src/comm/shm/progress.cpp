@@ -14,12 +14,15 @@ using base::Clock;
 
 namespace {
 
-// With a core for each rank, the other one is at work, and an answer comes
-// sooner than a sleep and a wake-up would take: some 50 microseconds.
-constexpr int kSpins = 4000;
-
-// Without, the core is better given to a rank that has something to do.
-constexpr int kYields = 20;
+// Note [Waiting]
+// With a core for each rank the other one is at work, and its answer comes
+// sooner than a sleep and a wake-up would take: so a waiter first spins, some 5
+// microseconds, then yields. A yield costs little while the core is free, and
+// gives it away at once when it is not, perhaps to the very rank that is
+// awaited. With fewer cores than ranks there is nothing to spin for.
+constexpr int kSpins = 100;
+constexpr int kYields = 200;
+constexpr int kCrowdedYields = 20;
 
 // A sleeper looks for lost and late ranks this often.
 constexpr std::chrono::milliseconds kSleep(50);
@@ -46,7 +49,7 @@ Progress::~Progress() {
   {
     const Lock lock(mutex_);
     stop_ = true;
-    changed_.notify_all();
+    wanted_.notify_one();
   }
   ring(segment_.state(options_.rank));
   if (thread_.joinable()) {
@@ -71,6 +74,11 @@ void Progress::submit(const Ptr& operation) {
   take_submitted();
   advance_heads();
   lock.lock();
+  hand_over();
+}
+
+// Gives up driving to whoever needs it.
+void Progress::hand_over() {
   driving_ = false;
   if (num_waiting_ > 0) {
     changed_.notify_all();
@@ -78,7 +86,7 @@ void Progress::submit(const Ptr& operation) {
     if (!thread_.joinable()) {
       thread_ = std::thread([this] { run_own_thread(); });
     }
-    changed_.notify_all();
+    wanted_.notify_one();
   }
 }
 
@@ -94,8 +102,9 @@ void Progress::wait(const Ptr& operation) {
         drive_as(lock, operation.get(), Driver::caller);
       }
     }
-    if (--num_waiting_ == 0) {
-      changed_.notify_all(); // our own thread may take over
+    --num_waiting_;
+    if (!driving_) {
+      hand_over();
     }
   }
   if (operation->error) {
@@ -113,8 +122,7 @@ bool Progress::poll(const Ptr& operation) {
       fail_what_cannot_be();
     }
     lock.lock();
-    driving_ = false;
-    changed_.notify_all();
+    hand_over();
   }
   return operation->done;
 }
@@ -123,6 +131,7 @@ void Progress::abandon(const std::string& reason) {
   Lock lock(mutex_);
   abandoned_ = reason;
   has_submitted_ = true;
+  ++num_waiting_;
   ring(segment_.state(options_.rank));
   while (driving_) {
     changed_.wait(lock);
@@ -131,8 +140,8 @@ void Progress::abandon(const std::string& reason) {
   lock.unlock();
   take_submitted();
   lock.lock();
-  driving_ = false;
-  changed_.notify_all();
+  --num_waiting_;
+  hand_over();
 }
 
 void Progress::drive_as(Lock& lock, const Operation* until, Driver who) {
@@ -141,7 +150,9 @@ void Progress::drive_as(Lock& lock, const Operation* until, Driver who) {
   drive(until, who);
   lock.lock();
   driving_ = false;
-  changed_.notify_all();
+  if (num_waiting_ > 0) {
+    changed_.notify_all();
+  }
 }
 
 bool Progress::own_thread_needed() const {
@@ -164,7 +175,7 @@ void Progress::run_own_thread() {
     if (!driving_ && num_waiting_ == 0 && own_thread_needed()) {
       drive_as(lock, nullptr, Driver::own_thread);
     } else {
-      changed_.wait(lock);
+      wanted_.wait(lock);
     }
   }
 }
@@ -292,16 +303,18 @@ void Progress::fail(Queue& queue, Failure failure) {
 }
 
 void Progress::idle(int& idle_rounds, Driver who) {
-  const int patience = options_.may_spin ? kSpins : kYields;
   // Our own thread would take the core from those who compute.
-  if (who == Driver::caller && idle_rounds < patience) {
-    ++idle_rounds;
-    if (options_.may_spin) {
-      pause_briefly();
-    } else {
-      ::sched_yield();
+  if (who == Driver::caller) {
+    const int spins = options_.may_spin ? kSpins : 0;
+    const int yields = options_.may_spin ? kYields : kCrowdedYields;
+    if (idle_rounds < spins + yields) {
+      if (++idle_rounds <= spins) {
+        pause_briefly();
+      } else {
+        ::sched_yield();
+      }
+      return;
     }
-    return;
   }
   fail_what_cannot_be();
   const auto has_news = [&] {

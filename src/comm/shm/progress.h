@@ -87,6 +87,7 @@ class Progress {
 
   // Called with the lock: becomes the driver, until it has done its part.
   void drive_as(Lock& lock, const Operation* until, Driver who);
+  void hand_over();
   // Called by the driver, or with the lock while there is none.
   bool own_thread_needed() const;
   void run_own_thread();
@@ -104,7 +105,8 @@ class Progress {
   Options options_;
 
   std::mutex mutex_;
-  std::condition_variable changed_;
+  std::condition_variable changed_; // for those who wait
+  std::condition_variable wanted_; // for our own thread
   bool driving_ = false;
   Queue submitted_; // not yet taken by the driver
   int64_t next_sequence_ = 0;

@@ -1,0 +1,134 @@
+// `zero bench`: measures how fast this machine does what training needs.
+#include <zero/local.h>
+#include <zero/world.h>
+
+#include <cstdlib>
+#include <iomanip>
+#include <iostream>
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "base/error.h"
+#include "cli/bench/collectives.h"
+#include "cli/commands.h"
+#include "launch/run.h"
+
+namespace zero::cli {
+
+namespace {
+
+constexpr const char* kFooter = R"(Example:
+  zero bench collectives -n 2 --bytes 8,67108864 --json
+
+Each row: backend, operation, ranks, bytes of the full unsharded buffer, median
+seconds of the slowest rank, bytes over seconds. The rows of memcpy are plain
+copies that all ranks make at once, per rank. Operations take turns, so that all
+of them meet the same noise. Tensors are float32; sums are sums of float32.)";
+
+struct Options {
+  CollectivesBench bench{
+      .backend = "shm",
+      .bytes = {8, 65536, 1048576, 67108864}};
+  int ranks = 2;
+  bool json = false;
+};
+
+void print_row(const BenchRow& row, bool json) {
+  if (json) {
+    // In the order that people read, which a plain json object would not keep.
+    nlohmann::ordered_json line;
+    line["backend"] = row.backend;
+    line["op"] = row.op;
+    line["ranks"] = row.ranks;
+    line["bytes"] = row.bytes;
+    line["seconds"] = row.seconds;
+    line["gigabytes_per_second"] = row.gigabytes_per_second();
+    std::cout << line.dump() << std::endl;
+    return;
+  }
+  std::cout << std::left << std::setw(8) << row.backend << std::setw(16)
+            << row.op << std::right << std::setw(6) << row.ranks
+            << std::setw(12) << row.bytes << std::fixed
+            << std::setprecision(2) << std::setw(14) << row.seconds * 1e6
+            << " us" << std::setw(9) << row.gigabytes_per_second() << " GB/s"
+            << std::endl;
+}
+
+// This program again, as each of the ranks.
+int start_ranks(const Options& options) {
+  std::string bytes;
+  for (const int64_t size : options.bench.bytes) {
+    bytes += c10::str(bytes.empty() ? "" : ",", size);
+  }
+  launch::RunOptions run;
+  run.num_ranks = options.ranks;
+  run.label = false;
+  run.command = {
+      "/proc/self/exe",
+      "bench",
+      "collectives",
+      "--bytes",
+      bytes,
+      "--seconds",
+      c10::str(options.bench.seconds_per_size)};
+  if (options.json) {
+    run.command.emplace_back("--json");
+  }
+  return launch::run(run);
+}
+
+int run_collectives(const Options& options) {
+  if (options.bench.backend == "shm" && std::getenv("ZERO_RANK") == nullptr) {
+    return start_ranks(options);
+  }
+  const auto report = [&](const BenchRow& row) {
+    print_row(row, options.json);
+  };
+  if (options.bench.backend == "local") {
+    run_threads(options.ranks, [&](World world) {
+      bench_collectives(world, options.bench, report);
+    });
+  } else {
+    World world = init();
+    bench_collectives(world, options.bench, report);
+  }
+  return 0;
+}
+
+} // namespace
+
+void add_bench_command(CLI::App& app, int& exit_code) {
+  auto* bench = app.add_subcommand("bench", "Measure this machine");
+  bench->require_subcommand(1);
+  auto* command = bench->add_subcommand(
+      "collectives", "How fast ranks talk, beside plain copies of memory");
+  auto options = std::make_shared<Options>();
+  command->add_option("-n,--ranks", options->ranks, "How many ranks, 2 if not given")
+      ->type_name("N");
+  command
+      ->add_option(
+          "--bytes", options->bench.bytes, "Sizes, separated by commas")
+      ->delimiter(',')
+      ->check(CLI::NonNegativeNumber)
+      ->type_name("LIST");
+  command
+      ->add_option(
+          "--seconds",
+          options->bench.seconds_per_size,
+          "How long to measure each size, 1 if not given")
+      ->check(CLI::PositiveNumber)
+      ->type_name("SECONDS");
+  command
+      ->add_option(
+          "--backend",
+          options->bench.backend,
+          "shm: ranks are processes (the default); local: they are threads")
+      ->check(CLI::IsMember({"shm", "local"}))
+      ->type_name("NAME");
+  command->add_flag("--json", options->json, "Print a JSON object per row");
+  command->footer(kFooter);
+  command->callback(
+      [&exit_code, options] { exit_code = run_collectives(*options); });
+}
+
+} // namespace zero::cli

@@ -1,0 +1,135 @@
+// What cannot be done is refused with one clear error, and nothing is broken.
+#include <sys/resource.h>
+
+#include "comm/ranks.h"
+
+namespace zero::test {
+namespace {
+
+using at::Tensor;
+
+template <class Exception, class Call>
+void expect_error(Call call, const std::vector<std::string>& texts) {
+  try {
+    call();
+    ADD_FAILURE() << "no error";
+  } catch (const Exception& error) {
+    for (const auto& text : texts) {
+      EXPECT_NE(std::string(error.what()).find(text), std::string::npos)
+          << error.what();
+    }
+  }
+}
+
+TEST(BadInput, AWorldOfNoRanks) {
+  expect_error<ConfigError>(
+      [] { run_threads(0, [](World) {}); }, {"a world of 0 ranks", "Fix:"});
+  expect_error<ConfigError>(
+      [] { run_threads(-3, [](World) {}); }, {"a world of -3 ranks"});
+  expect_error<ConfigError>(
+      [] { run_threads(100'000, [](World) {}); }, {"100000"});
+}
+
+TEST(BadInput, ARankOutOfRange) {
+  auto roster = comm::Roster::create(2);
+  expect_error<ConfigError>(
+      [&] { roster.join(2); }, {"rank 2 is out of range", "0 to 1"});
+  expect_error<ConfigError>([&] { roster.join(-1); }, {"rank -1"});
+  run_threads(2, [](World world) {
+    auto comm = world.communicator();
+    const Tensor tensor = at::ones({4});
+    expect_error<ConfigError>(
+        [&] { comm.broadcast(tensor, 2).wait(); },
+        {"broadcast", "rank 2 is out of range"});
+    expect_error<ConfigError>(
+        [&] { comm.send(tensor, -1).wait(); }, {"send", "rank -1"});
+    expect_error<ConfigError>(
+        [&] { comm.recv(tensor, comm.rank()).wait(); }, {"recv", "itself"});
+    comm.barrier();
+  });
+}
+
+TEST(BadInput, ARankTakenTwice) {
+  auto roster = comm::Roster::create(1);
+  roster.join(0);
+  expect_error<ConfigError>([&] { roster.join(0); }, {"already joined"});
+}
+
+TEST(BadInput, TensorsThatCannotBeCommunicated) {
+  run_threads(2, [](World world) {
+    auto comm = world.communicator();
+    expect_error<ConfigError>(
+        [&] { comm.all_reduce(at::ones({4, 4}).t()).wait(); },
+        {"all_reduce", "contiguous", "strides [1, 4]", "Fix:"});
+    expect_error<ConfigError>(
+        [&] { comm.all_gather(at::ones({2}, at::kComplexFloat)).wait(); },
+        {"all_gather", "ComplexFloat"});
+    expect_error<ConfigError>(
+        [&] { comm.broadcast(Tensor()).wait(); }, {"broadcast", "undefined"});
+    expect_error<ConfigError>(
+        [&] {
+          comm.all_reduce(at::empty({4}, at::TensorOptions(at::kMeta))).wait();
+        },
+        {"all_reduce", "on the CPU", "meta"});
+    expect_error<ConfigError>(
+        [&] { comm.all_reduce(at::ones({2, 2}).to_sparse()).wait(); },
+        {"all_reduce", "sparse"});
+    comm.barrier();
+  });
+}
+
+TEST(BadInput, BuffersThatDoNotFitTogether) {
+  run_threads(2, [](World world) {
+    auto comm = world.communicator();
+    expect_error<ConfigError>(
+        [&] { comm.reduce_scatter(at::ones({5}), at::ones({7})).wait(); },
+        {"reduce_scatter", "output", "got 5", "chunk_range"});
+    expect_error<ConfigError>(
+        [&] { comm.all_gather(at::ones({7}), at::ones({5})).wait(); },
+        {"all_gather", "input", "got 7 and 5"});
+    expect_error<ConfigError>(
+        [&] { comm.all_to_all(at::ones({7}), at::ones({7})).wait(); },
+        {"all_to_all"});
+    comm.barrier();
+  });
+}
+
+TEST(BadInput, InPlaceAllToAllNeedsEqualChunks) {
+  run_threads(2, [](World world) {
+    auto comm = world.communicator();
+    expect_error<ConfigError>(
+        [&] { comm.all_to_all(at::ones({7})).wait(); }, {"divides by 2"});
+    expect_error<ConfigError>(
+        [&] {
+          comm.all_gather(at::ones({4}), at::ones({2}, at::kDouble)).wait();
+        },
+        {"float32", "float64"});
+    comm.barrier();
+  });
+}
+
+TEST(BadInput, NoMemoryForTheSegment) {
+  // In a process of its own, whose address space is cut.
+  const pid_t pid = ::fork();
+  if (pid == 0) {
+    // Enough to go on, not enough for a segment of 64 ranks.
+    rlimit limit{};
+    ::getrlimit(RLIMIT_FSIZE, &limit);
+    limit.rlim_cur = 1 << 20;
+    ::setrlimit(RLIMIT_FSIZE, &limit);
+    ::signal(SIGXFSZ, SIG_IGN);
+    try {
+      run_threads(2, [](World) {});
+    } catch (const IoError& error) {
+      const std::string text = error.what();
+      ::_exit(text.find("ulimit -f") != std::string::npos ? 0 : 1);
+    }
+    ::_exit(2);
+  }
+  int status = 0;
+  ::waitpid(pid, &status, 0);
+  EXPECT_EQ(status, 0);
+}
+
+} // namespace
+} // namespace zero::test

@@ -1,0 +1,102 @@
+// Ranks that meet without a launcher of ours, as under torchrun.
+#include "comm/rendezvous.h"
+
+#include <ATen/ATen.h>
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+#include <zero/zero.h>
+
+#include <cstdlib>
+#include <string>
+#include <thread>
+
+namespace zero::comm {
+namespace {
+
+// What no other run of this test has.
+std::string unique_name(const char* test) {
+  return std::string("zero-test-") + test + "-" + std::to_string(::getpid());
+}
+
+TEST(Rendezvous, EverybodyGetsTheRosterOfRankZero) {
+  const std::string name = unique_name("meet");
+  std::vector<std::thread> threads;
+  std::atomic<int> good = 0;
+  for (int rank = 0; rank < 4; ++rank) {
+    threads.emplace_back([&, rank] {
+      Roster roster = meet(name, rank, 4, 60);
+      roster.join(rank);
+      good += roster.size() == 4 ? 1 : 0;
+    });
+  }
+  for (auto& thread : threads) {
+    thread.join();
+  }
+  EXPECT_EQ(good, 4);
+}
+
+TEST(Rendezvous, RankZeroSaysHowManyDidNotCome) {
+  try {
+    meet(unique_name("alone"), 0, 3, 0.3);
+    ADD_FAILURE();
+  } catch (const CommTimeout& error) {
+    EXPECT_NE(
+        std::string(error.what()).find("2 of 3 ranks did not come"),
+        std::string::npos)
+        << error.what();
+  }
+}
+
+TEST(Rendezvous, OthersSayThatRankZeroDidNotCome) {
+  EXPECT_THROW(meet(unique_name("nobody"), 1, 2, 0.3), CommTimeout);
+}
+
+TEST(Rendezvous, ATakenMeetingPointIsNamed) {
+  const std::string name = unique_name("taken");
+  std::thread first([&] {
+    EXPECT_THROW(meet(name, 0, 2, 2), CommTimeout);
+  });
+  std::this_thread::sleep_for(std::chrono::milliseconds(500));
+  EXPECT_THROW(meet(name, 0, 2, 1), IoError);
+  first.join();
+}
+
+TEST(Rendezvous, InitWorksWithTorchrunsVariables) {
+  std::vector<pid_t> pids;
+  for (int rank = 0; rank < 3; ++rank) {
+    const pid_t pid = ::fork();
+    if (pid == 0) {
+      const auto set = [](const char* name, const std::string& value) {
+        ::setenv(name, value.c_str(), 1);
+      };
+      set("RANK", std::to_string(rank));
+      set("LOCAL_RANK", std::to_string(rank));
+      set("WORLD_SIZE", "3");
+      set("LOCAL_WORLD_SIZE", "3");
+      set("MASTER_PORT", "0");
+      set("TORCHELASTIC_RUN_ID", "zero-test-" + std::to_string(::getppid()));
+      bool ok = false;
+      try {
+        const World world = init();
+        const World again = init(); // the same one
+        at::Tensor sum = at::ones({2});
+        world.communicator().all_reduce(sum).wait();
+        ok = again.rank() == rank && again.size() == 3 &&
+            sum[0].item<float>() == 3;
+      } catch (const std::exception& error) {
+        std::fprintf(stderr, "rank %d: %s\n", rank, error.what());
+      }
+      ::_exit(ok ? 0 : 1);
+    }
+    pids.push_back(pid);
+  }
+  for (const pid_t pid : pids) {
+    int status = 0;
+    ::waitpid(pid, &status, 0);
+    EXPECT_EQ(status, 0);
+  }
+}
+
+} // namespace
+} // namespace zero::comm

@@ -1,0 +1,168 @@
+// How a job ends when a rank fails, and whom it blames.
+#include <gtest/gtest.h>
+
+#include <cstring>
+
+#include "base/error.h"
+#include "base/shared_mapping.h"
+#include "comm/roster.h"
+#include "launch/job.h"
+
+namespace zero::test {
+namespace {
+
+// The lines of a text from the last one that contains `word` on.
+std::string from_line_with(const std::string& text, const std::string& word) {
+  const size_t at = text.rfind(word);
+  const size_t begin = at == std::string::npos ? at : text.rfind('\n', at);
+  return begin == std::string::npos ? text : text.substr(begin + 1);
+}
+
+std::string last_line(const std::string& text) {
+  return text.empty() ? "" : text.substr(text.rfind('\n', text.size() - 2) + 1);
+}
+
+TEST(Failure, TheExitCodeIsThatOfTheRankThatFailed) {
+  Job job(zero_run(3, shell("[ $ZERO_RANK = 1 ] && exit 7; sleep 1000")));
+  EXPECT_EQ(job.wait(), 7);
+  EXPECT_NE(
+      last_line(job.err()).find("zero: rank 1 (process "), std::string::npos)
+      << job.err();
+  EXPECT_NE(
+      last_line(job.err()).find(") failed with exit code 7;"),
+      std::string::npos)
+      << job.err();
+  EXPECT_TRUE(job.nothing_left());
+}
+
+TEST(Failure, AKilledRankGivesItsSignalAndIsNamed) {
+  Job job(zero_run(2, shell("echo pid=$$=; exec sleep 1000")));
+  ASSERT_TRUE(job.prints("pid=", 2));
+  const std::string out = job.out();
+  const size_t line = out.find("[1] pid=");
+  ASSERT_NE(line, std::string::npos);
+  const pid_t pid = std::stoi(out.substr(line + 8));
+  ::kill(pid, SIGKILL);
+  EXPECT_EQ(job.wait(), 128 + SIGKILL);
+  const std::string cause = last_line(job.err());
+  EXPECT_EQ(
+      cause.find(
+          "zero: rank 1 (process " + std::to_string(pid) +
+          ") was killed by SIGKILL ("),
+      0)
+      << job.err();
+  EXPECT_NE(cause.find("OOM killer"), std::string::npos) << cause;
+  EXPECT_TRUE(job.nothing_left());
+}
+
+TEST(Failure, ACrashGivesItsSignal) {
+  Job job(
+      zero_run(2, shell("[ $ZERO_RANK = 0 ] && kill -SEGV $$; sleep 1000")));
+  EXPECT_EQ(job.wait(), 128 + SIGSEGV);
+  EXPECT_NE(last_line(job.err()).find("SIGSEGV"), std::string::npos)
+      << job.err();
+}
+
+TEST(Failure, TheReportComesLastWithTheLast20LinesOfTheRank) {
+  Job job(zero_run(
+      2,
+      shell("trap 'echo told to end >&2; exit 0' TERM;"
+            "if [ $ZERO_RANK = 1 ]; then"
+            "  seq 1 29; printf 'the 30th' >&2; exit 3;"
+            "fi;"
+            "while true; do sleep 0.05; done")));
+  EXPECT_EQ(job.wait(), 3);
+  const std::string report =
+      from_line_with(job.err(), "zero: the last lines of rank 1:");
+  std::string expected = "zero: the last lines of rank 1:\n";
+  for (int line = 11; line <= 29; ++line) {
+    expected += "  " + std::to_string(line) + "\n";
+  }
+  expected += "  the 30th\n";
+  EXPECT_EQ(report.find(expected + "zero: rank 1 "), 0) << job.err();
+  // The other rank's last words do not come after it.
+  EXPECT_EQ(report.find("told to end"), std::string::npos) << job.err();
+  EXPECT_NE(job.err().find("[0] told to end\n"), std::string::npos);
+}
+
+TEST(Failure, ARankThatIgnoresSigtermIsKilledAfterTheGrace) {
+  Job job(zero_run(
+      2,
+      shell("trap '' TERM; echo deaf;"
+            "if [ $ZERO_RANK = 1 ]; then read line; sleep 0.3; exit 4; fi;"
+            "while true; do sleep 1000; done"),
+      {"--grace", "0.5"}));
+  EXPECT_EQ(job.wait(), 4);
+  EXPECT_TRUE(job.nothing_left());
+}
+
+TEST(Failure, AStoppedRankIsEnded) {
+  Job job(zero_run(
+      2, shell("[ $ZERO_RANK = 0 ] && kill -STOP $$; sleep 0.3; exit 5")));
+  EXPECT_EQ(job.wait(), 5);
+  EXPECT_TRUE(job.nothing_left());
+}
+
+TEST(Failure, RanksThatEndWellDoNotEndTheOthers) {
+  Job job(zero_run(3, shell("sleep 0.$ZERO_RANK; echo done")));
+  EXPECT_EQ(job.wait(), 0);
+  EXPECT_EQ(job.sorted_out(), "[0] done\n[1] done\n[2] done\n");
+}
+
+// What rank `victim` of a job does in the tests below; see main().
+int act(const std::string& victim) {
+  const std::string address = std::getenv("ZERO_ROSTER");
+  const auto colon = address.find(':');
+  auto roster = comm::Roster::attach(base::SharedMapping::open(
+      {std::stoi(address.substr(0, colon)),
+       std::stoi(address.substr(colon + 1))}));
+  const std::string rank = std::getenv("ZERO_RANK");
+  if (rank == victim || victim == "all") {
+    // As the library does when it throws PeerLost.
+    roster.note_victim(std::stoi(rank));
+    std::cout << "my peer is lost" << std::endl;
+    return 1;
+  }
+  // The culprit ends later: when the launcher has told that the victim did.
+  while (!roster.gone(std::stoi(victim))) {
+    std::this_thread::yield();
+  }
+  std::cout << "it was me" << std::endl;
+  return 9;
+}
+
+Strings actor(const std::string& victim) {
+  return {std::filesystem::read_symlink("/proc/self/exe"), "act", victim};
+}
+
+TEST(Failure, AVictimIsNotBlamedThoughItEndsFirst) {
+  for (const std::string victim : {"0", "1"}) {
+    const std::string culprit = victim == "0" ? "1" : "0";
+    Job job(zero_run(2, actor(victim)));
+    EXPECT_EQ(job.wait(), 9) << job.err();
+    EXPECT_EQ(last_line(job.err()).find("zero: rank " + culprit + " "), 0)
+        << job.err();
+    EXPECT_NE(job.err().find("  it was me\n"), std::string::npos) << job.err();
+  }
+}
+
+TEST(Failure, IfAllAreVictimsTheReportSaysSo) {
+  Job job(zero_run(2, actor("all")));
+  EXPECT_EQ(job.wait(), 1);
+  EXPECT_NE(
+      last_line(job.err()).find("because another rank was gone"),
+      std::string::npos)
+      << job.err();
+}
+
+} // namespace
+} // namespace zero::test
+
+// The program is also that of the ranks it starts.
+int main(int argc, char** argv) {
+  if (argc == 3 && std::strcmp(argv[1], "act") == 0) {
+    return zero::test::act(argv[2]);
+  }
+  testing::InitGoogleTest(&argc, argv);
+  return RUN_ALL_TESTS();
+}

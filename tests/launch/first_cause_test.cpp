@@ -1,0 +1,106 @@
+#include "launch/first_cause.h"
+
+#include <gtest/gtest.h>
+
+#include <csignal>
+
+#include "launch/rank_output.h"
+
+namespace zero::launch {
+namespace {
+
+constexpr int exited(int code) {
+  return code << 8;
+}
+
+RankEnd end_of(int rank, int status, bool victim = false) {
+  return {.rank = rank, .pid = 100 + rank, .status = status, .victim = victim};
+}
+
+TEST(FirstCause, WithoutAFailureNobodyIsSuspected) {
+  FirstCause cause;
+  cause.add(end_of(0, exited(0)));
+  EXPECT_FALSE(cause.suspected());
+  EXPECT_FALSE(cause.certain());
+}
+
+TEST(FirstCause, TheFirstFailureIsTheCause) {
+  FirstCause cause;
+  cause.add(end_of(0, exited(0)));
+  cause.add(end_of(2, exited(3)));
+  cause.add(end_of(1, exited(4)));
+  EXPECT_TRUE(cause.certain());
+  EXPECT_EQ(cause.get().rank, 2);
+}
+
+TEST(FirstCause, AVictimIsNotTheCauseThoughItIsNoticedFirst) {
+  FirstCause cause;
+  cause.add(end_of(0, exited(1), true));
+  EXPECT_TRUE(cause.suspected());
+  EXPECT_FALSE(cause.certain());
+  cause.add(end_of(1, SIGKILL));
+  cause.add(end_of(2, exited(1), true));
+  EXPECT_TRUE(cause.certain());
+  EXPECT_EQ(cause.get().rank, 1);
+}
+
+TEST(FirstCause, IfAllAreVictimsTheFirstIsTaken) {
+  FirstCause cause;
+  cause.add(end_of(1, exited(1), true));
+  cause.add(end_of(0, exited(2), true));
+  EXPECT_FALSE(cause.certain());
+  EXPECT_EQ(cause.get().rank, 1);
+}
+
+TEST(FirstCause, ExitCodesAreThoseOfAShell) {
+  EXPECT_EQ(exit_code_of(exited(0)), 0);
+  EXPECT_EQ(exit_code_of(exited(7)), 7);
+  EXPECT_EQ(exit_code_of(SIGKILL), 137);
+}
+
+TEST(FailureReport, EndsWithTheRankItsProcessAndTheExitCode) {
+  const OomWatch oom;
+  EXPECT_EQ(
+      failure_report(end_of(3, exited(7)), {"a", "b"}, oom),
+      "zero: the last lines of rank 3:\n"
+      "  a\n"
+      "  b\n"
+      "zero: rank 3 (process 103) failed with exit code 7; all ranks have been "
+      "ended\n");
+}
+
+TEST(FailureReport, NamesTheSignal) {
+  const OomWatch oom;
+  const std::string report = failure_report(end_of(0, SIGSEGV), {}, oom);
+  EXPECT_NE(report.find("rank 0 wrote nothing\n"), std::string::npos);
+  EXPECT_NE(report.find("was killed by SIGSEGV;"), std::string::npos) << report;
+}
+
+TEST(FailureReport, ExplainsSigkillByThePossibleLackOfMemory) {
+  const OomWatch oom;
+  const std::string report = failure_report(end_of(0, SIGKILL), {}, oom);
+  EXPECT_NE(report.find("SIGKILL ("), std::string::npos) << report;
+  EXPECT_NE(report.find("OOM killer"), std::string::npos) << report;
+}
+
+TEST(FailureReport, SaysThatAVictimIsOne) {
+  const OomWatch oom;
+  const std::string report =
+      failure_report(end_of(0, exited(1), true), {}, oom);
+  EXPECT_NE(report.find("because another rank was gone"), std::string::npos);
+}
+
+TEST(RankLabel, LabelsOfOneJobHaveOneWidth) {
+  EXPECT_EQ(rank_label(3, 10, false), "[3] ");
+  EXPECT_EQ(rank_label(3, 11, false), "[ 3] ");
+  EXPECT_EQ(rank_label(10, 11, false), "[10] ");
+  EXPECT_EQ(rank_label(0, 128, false), "[  0] ");
+}
+
+TEST(RankLabel, ColourGoesAroundTheLabelOnly) {
+  EXPECT_EQ(rank_label(0, 2, true), "\033[36m[0]\033[0m ");
+  EXPECT_NE(rank_label(1, 2, true), rank_label(0, 2, true));
+}
+
+} // namespace
+} // namespace zero::launch
