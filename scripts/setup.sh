@@ -100,6 +100,10 @@ install_packages() {
   fi
 }
 
+make_venv() {
+  [[ -x .venv/bin/pip ]] || python3 -m venv .venv
+}
+
 pip() {
   # /tmp may be a small disk in memory; a wheel needs half a gigabyte.
   rm -rf .venv/tmp
@@ -138,7 +142,7 @@ install_libtorch() {
       "libtorch $OLDEST_TORCH or newer, or install one that python3 can import"
   fi
   say "installing $TORCH into .venv: half a gigabyte to download"
-  python3 -m venv .venv
+  make_venv
   pip --no-deps "$TORCH"
   mapfile -t wheels < <(cuda_runtime)
   if ((${#wheels[@]} > 0)); then
@@ -160,7 +164,7 @@ install_packages
 has_libtorch || install_libtorch
 if ! has ninja; then
   export PATH=$PATH:$PWD/.venv/bin
-  has ninja || { python3 -m venv .venv && pip ninja; }
+  has ninja || { make_venv && pip ninja; }
 fi
 if [[ $build == yes ]]; then
   cmake --preset release -DLIBTORCH_PREFIX="${LIBTORCH_PREFIX:-}"

@@ -1,13 +1,19 @@
 """Checks that clang-format would change nothing."""
 
+import re
 import subprocess
-import sys
 
-from repository import ROOT, files, tool
+from repository import ROOT, files, finish, tool
 
 sources = list(files(".h", ".cpp"))
 result = subprocess.run(
-    [tool("clang-format"), "--dry-run", "--Werror", *sources], cwd=ROOT
+    [tool("clang-format"), "--dry-run", "--Werror", *sources],
+    cwd=ROOT,
+    stderr=subprocess.PIPE,
+    text=True,
 )
-print(f"{len(sources)} files; clang-format -i <file> formats one")
-sys.exit(result.returncode)
+unformatted = re.findall(r"^(.+?):\d+:\d+: error:", result.stderr, re.MULTILINE)
+finish(
+    [f"clang-format -i {path}" for path in dict.fromkeys(unformatted)],
+    f"{len(sources)} files",
+)

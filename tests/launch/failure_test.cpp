@@ -64,13 +64,19 @@ TEST(Failure, ACrashGivesItsSignal) {
 }
 
 TEST(Failure, TheReportComesLastWithTheLast20LinesOfTheRank) {
-  Job job(zero_run(
-      2,
-      shell("trap 'echo told to end >&2; exit 0' TERM;"
-            "if [ $ZERO_RANK = 1 ]; then"
-            "  seq 1 29; printf 'the 30th' >&2; exit 3;"
-            "fi;"
-            "while true; do sleep 0.05; done")));
+  TemporaryFolder folder;
+  JobOptions options;
+  options.set = {"READY=" + (folder.path() / "ready").string()};
+  Job job(
+      zero_run(
+          2,
+          shell("trap 'echo told to end >&2; exit 0' TERM;"
+                "if [ $ZERO_RANK = 1 ]; then"
+                "  while [ ! -e $READY ]; do sleep 0.02; done;"
+                "  seq 1 29; printf 'the 30th' >&2; exit 3;"
+                "fi;"
+                ": >$READY; while true; do sleep 0.02; done")),
+      options);
   EXPECT_EQ(job.wait(), 3);
   const std::string report =
       from_line_with(job.err(), "zero: the last lines of rank 1:");
@@ -89,7 +95,7 @@ TEST(Failure, ARankThatIgnoresSigtermIsKilledAfterTheGrace) {
   Job job(zero_run(
       2,
       shell("trap '' TERM; echo deaf;"
-            "if [ $ZERO_RANK = 1 ]; then read line; sleep 0.3; exit 4; fi;"
+            "if [ $ZERO_RANK = 1 ]; then sleep 0.3; exit 4; fi;"
             "while true; do sleep 1000; done"),
       {"--grace", "0.5"}));
   EXPECT_EQ(job.wait(), 4);
@@ -109,26 +115,32 @@ TEST(Failure, RanksThatEndWellDoNotEndTheOthers) {
   EXPECT_EQ(job.sorted_out(), "[0] done\n[1] done\n[2] done\n");
 }
 
-// What rank `victim` of a job does in the tests below; see main().
+// What the ranks do in the tests below; see main(). `victim` is a rank or
+// "all".
 int act(const std::string& victim) {
   const std::string address = std::getenv("ZERO_ROSTER");
   const auto colon = address.find(':');
   auto roster = comm::Roster::attach(base::SharedMapping::open(
       {std::stoi(address.substr(0, colon)),
        std::stoi(address.substr(colon + 1))}));
-  const std::string rank = std::getenv("ZERO_RANK");
-  if (rank == victim || victim == "all") {
+  const int rank = std::stoi(std::getenv("ZERO_RANK"));
+  const int other = 1 - rank;
+  roster.join(rank);
+  while (roster.state(other) == comm::MemberState::absent) {
+    std::this_thread::yield();
+  }
+  if (victim == std::to_string(rank) || victim == "all") {
     // As the library does when it throws PeerLost.
-    roster.note_victim(std::stoi(rank));
+    roster.note_victim(rank);
     std::cout << "my peer is lost" << std::endl;
-    return 1;
+    std::_Exit(1);
   }
   // The culprit ends later: when the launcher has told that the victim did.
-  while (!roster.gone(std::stoi(victim))) {
+  while (!roster.gone(other)) {
     std::this_thread::yield();
   }
   std::cout << "it was me" << std::endl;
-  return 9;
+  std::_Exit(9);
 }
 
 Strings actor(const std::string& victim) {

@@ -21,10 +21,13 @@ TEST(Run, TheRosterCanBeOpenedByWhatTheVariableSays) {
   Job job(zero_run(
       2,
       shell("readlink /proc/${ZERO_ROSTER%:*}/fd/${ZERO_ROSTER#*:};"
-            "ls -l /proc/self/fd | grep -c roster")));
-  EXPECT_EQ(job.wait(), 1); // of grep: the descriptor is not inherited
-  EXPECT_NE(job.out().find("memfd:zero-roster"), std::string::npos);
-  EXPECT_NE(job.out().find("] 0\n"), std::string::npos);
+            "ls -l /proc/self/fd | grep roster || echo not inherited")));
+  EXPECT_EQ(job.wait(), 0);
+  const std::string out = job.out();
+  for (const std::string rank : {"[0] ", "[1] "}) {
+    EXPECT_NE(out.find(rank + "/memfd:zero-roster"), std::string::npos) << out;
+    EXPECT_NE(out.find(rank + "not inherited"), std::string::npos) << out;
+  }
 }
 
 TEST(Run, ARunWithinARankHasAWorldOfItsOwn) {
@@ -213,7 +216,7 @@ TEST(Run, WhenNoMoreProcessesAreAllowedTheStartedOnesAreEnded) {
   };
   Job job(zero_run(8, {"sleep", "1000"}), options);
   EXPECT_EQ(job.wait(), 1);
-  EXPECT_EQ(job.err().find("zero: cannot start a rank"), 0) << job.err();
+  EXPECT_EQ(job.err().find("zero: cannot start "), 0) << job.err();
   EXPECT_NE(job.err().find("ulimit -u"), std::string::npos) << job.err();
   EXPECT_TRUE(job.nothing_left());
 }

@@ -78,7 +78,7 @@ TEST(Signals, ASignalThatComesTwiceAtOnceIsOne) {
   Job job(zero_run(1, shell(traps("TERM", "sleep 0.3; echo saved; exit 0"))));
   ASSERT_TRUE(job.prints("ready"));
   const pid_t supervisor = job.supervisor();
-  for (int i = 0; i < 10; ++i) {
+  for (int i = 0; i < 3; ++i) {
     ::kill(supervisor, SIGTERM);
   }
   EXPECT_EQ(job.wait(), 128 + SIGTERM);
