@@ -70,17 +70,18 @@ endfunction()
 
 # zero_add_script_test(<file> [LABELS <label>...] [TIMEOUT <seconds>])
 #
-# Makes a test of a CMake script, which gets SOURCE_DIR and BINARY_DIR: the
-# repository and a folder of its own to work in.
+# Makes a test of a CMake script. It gets the folders SOURCE_DIR and BINARY_DIR
+# of libzero, WORK_DIR for itself, and LIBTORCH_DIR.
 function(zero_add_script_test file)
   cmake_parse_arguments(PARSE_ARGV 1 arg "" "TIMEOUT" "LABELS")
   string(REGEX REPLACE "\\.cmake$" "" name "${file}")
   string(REPLACE "/" "_" name "${name}")
   add_test(NAME ${name}
-    COMMAND "${CMAKE_COMMAND}" "-DSOURCE_DIR=${PROJECT_SOURCE_DIR}"
-            "-DZERO_BINARY_DIR=${PROJECT_BINARY_DIR}"
-            "-DLIBTORCH=${LibTorch_PREFIX}"
-            "-DBINARY_DIR=${CMAKE_CURRENT_BINARY_DIR}/${name}"
+    COMMAND "${CMAKE_COMMAND}"
+            "-DSOURCE_DIR=${PROJECT_SOURCE_DIR}"
+            "-DBINARY_DIR=${PROJECT_BINARY_DIR}"
+            "-DWORK_DIR=${CMAKE_CURRENT_BINARY_DIR}/${name}"
+            "-DLIBTORCH_DIR=${LibTorch_PREFIX}"
             -P "${CMAKE_CURRENT_SOURCE_DIR}/${file}")
   _zero_test_properties(${name})
 endfunction()

@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/memory.h"
 
 namespace zero::base {
 
@@ -142,6 +143,18 @@ SegmentAddress SharedMapping::address() const {
 void SharedMapping::reserve(size_t offset, size_t bytes) {
   if (bytes == 0) {
     return;
+  }
+  // Asked first: fallocate would take all there is, and then the system kills
+  // somebody instead of saying no.
+  const int64_t available = available_memory();
+  if (available < 0 || bytes > static_cast<size_t>(available)) {
+    throw IoError(c10::str(
+        "no memory for ",
+        bytes,
+        " bytes of shared memory: ",
+        available,
+        " are available. Fix: free memory, raise the container's memory limit, "
+        "or use fewer ranks"));
   }
   const std::lock_guard lock(mutex_);
   int result = 0;

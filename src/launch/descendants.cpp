@@ -91,7 +91,7 @@ std::vector<pid_t> end_descendants(const std::vector<pid_t>& except) {
   const auto start = base::Clock::now();
   for (auto pause = std::chrono::milliseconds(1);; pause *= 2) {
     reap();
-    const auto living = descendants(except);
+    auto living = descendants(except);
     // Again and again: what is killed may have started others since it was
     // looked for, and those become our children only when it is gone.
     bool progress = false;

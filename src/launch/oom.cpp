@@ -3,6 +3,8 @@
 #include <fstream>
 #include <string>
 
+#include "base/error.h"
+
 namespace zero::launch {
 
 namespace {
@@ -40,10 +42,10 @@ uint64_t count_group_kills() {
     }
     const std::string root =
         version_1 ? "/sys/fs/cgroup/memory" : "/sys/fs/cgroup";
-    const std::string file =
-        version_1 ? "/memory.oom_control" : "/memory.events";
-    const uint64_t kills = counter(root + group + file, "oom_kill");
-    return kills != 0 ? kills : counter(root + file, "oom_kill");
+    const std::string file = version_1 ? "memory.oom_control" : "memory.events";
+    const uint64_t kills =
+        counter(c10::str(root, group, "/", file), "oom_kill");
+    return kills != 0 ? kills : counter(c10::str(root, "/", file), "oom_kill");
   }
   return 0;
 }

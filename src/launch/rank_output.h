@@ -33,6 +33,7 @@ class RankOutput {
       OutputWriter& writer,
       std::string out_label,
       std::string err_label);
+  ~RankOutput() = default;
   RankOutput(const RankOutput&) = delete;
   RankOutput& operator=(const RankOutput&) = delete;
 

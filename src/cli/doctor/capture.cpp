@@ -22,6 +22,7 @@ constexpr std::chrono::seconds kLimit(10);
 // 0 if it could not be started.
 pid_t start(std::vector<std::string>& command, int out) {
   std::vector<char*> arguments;
+  arguments.reserve(command.size() + 1);
   for (auto& argument : command) {
     arguments.push_back(argument.data());
   }

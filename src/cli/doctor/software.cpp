@@ -41,7 +41,7 @@ std::string find_program(const std::string& name) {
   std::istringstream folders(path == nullptr ? "" : path);
   std::string folder;
   while (std::getline(folders, folder, ':')) {
-    const std::string file = c10::str(folder.empty() ? "." : folder, "/", name);
+    std::string file = c10::str(folder.empty() ? "." : folder, "/", name);
     if (::access(file.c_str(), X_OK) == 0) {
       return file;
     }

@@ -29,7 +29,7 @@ inline constexpr int kDepth = 4;
 
 // Larger pieces cost fewer handshakes; smaller ones stay in the cache between
 // the rank that writes them and the one that reads them.
-inline constexpr int64_t kSlotBytes = 512 << 10;
+inline constexpr int64_t kSlotBytes = 256 << 10;
 
 // How many collectives a rank may announce ahead of the slowest.
 inline constexpr int kSignatures = 16;

@@ -1,0 +1,66 @@
+#include "base/memory.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <limits>
+#include <string>
+
+namespace zero::base {
+
+namespace {
+
+constexpr int64_t kUnlimited = std::numeric_limits<int64_t>::max();
+
+// The number in a file; `otherwise` if there is none, as in "max".
+int64_t read_number(const std::filesystem::path& path, int64_t otherwise) {
+  std::ifstream file(path);
+  int64_t value = 0;
+  return file >> value ? value : otherwise;
+}
+
+int64_t machine_memory() {
+  std::ifstream file("/proc/meminfo");
+  std::string name;
+  int64_t kilobytes = 0;
+  while (file >> name >> kilobytes) {
+    if (name == "MemAvailable:") {
+      return kilobytes * 1024;
+    }
+    file.ignore(std::numeric_limits<std::streamsize>::max(), '\n');
+  }
+  return kUnlimited;
+}
+
+// What the limits of cgroup v2 leave, from this process's own group upwards.
+int64_t container_memory() {
+  std::ifstream file("/proc/self/cgroup");
+  std::string line;
+  int64_t least = kUnlimited;
+  while (std::getline(file, line)) {
+    if (!line.starts_with("0::/")) {
+      continue;
+    }
+    const std::filesystem::path root("/sys/fs/cgroup");
+    auto group = root / line.substr(4);
+    for (;; group = group.parent_path()) {
+      const int64_t limit = read_number(group / "memory.max", kUnlimited);
+      if (limit != kUnlimited) {
+        const int64_t used = read_number(group / "memory.current", 0);
+        least = std::min(least, std::max<int64_t>(0, limit - used));
+      }
+      if (group == root || !group.has_relative_path()) {
+        break;
+      }
+    }
+  }
+  return least;
+}
+
+} // namespace
+
+int64_t available_memory() {
+  return std::min(machine_memory(), container_memory());
+}
+
+} // namespace zero::base

@@ -1,0 +1,82 @@
+// Who is in the job, and who is not any more.
+#include "comm/roster.h"
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+#include <zero/error.h>
+
+#include <thread>
+
+#include "base/shared_mapping.h"
+
+namespace zero::comm {
+namespace {
+
+TEST(Roster, ARankComesAndGoes) {
+  auto roster = Roster::create(3);
+  EXPECT_EQ(roster.size(), 3);
+  EXPECT_EQ(roster.state(1), MemberState::absent);
+  EXPECT_FALSE(roster.gone(1));
+  roster.join(1);
+  EXPECT_EQ(roster.state(1), MemberState::alive);
+  EXPECT_EQ(roster.pid(1), ::getpid());
+  roster.leave(1);
+  EXPECT_EQ(roster.state(1), MemberState::left);
+  EXPECT_TRUE(roster.gone(1));
+}
+
+TEST(Roster, WhoLeftIsNotLostAfterwards) {
+  auto roster = Roster::create(2);
+  roster.join(0);
+  roster.leave(0);
+  roster.mark_lost(0);
+  EXPECT_EQ(roster.state(0), MemberState::left);
+}
+
+TEST(Roster, WhoNeverCameCanBeLost) {
+  auto roster = Roster::create(2);
+  roster.mark_lost(1);
+  EXPECT_EQ(roster.state(1), MemberState::lost);
+  roster.join(1); // too late
+  EXPECT_TRUE(roster.gone(1));
+}
+
+TEST(Roster, AllHandlesSpeakOfTheSame) {
+  auto roster = Roster::create(2);
+  auto other = Roster::attach(base::SharedMapping::open(roster.address()));
+  roster.beat(0);
+  EXPECT_EQ(other.heartbeat(0), 1);
+  other.note_victim(1);
+  EXPECT_TRUE(roster.is_victim(1));
+  EXPECT_FALSE(roster.is_victim(0));
+}
+
+TEST(Roster, OneRankIsTakenOnce) {
+  for (int round = 0; round < 50; ++round) {
+    auto roster = Roster::create(1);
+    std::atomic<int> taken = 0;
+    std::vector<std::thread> threads;
+    for (int i = 0; i < 4; ++i) {
+      threads.emplace_back([&] {
+        try {
+          Roster handle = roster;
+          handle.join(0);
+          ++taken;
+        } catch (const ConfigError&) {
+        }
+      });
+    }
+    for (auto& thread : threads) {
+      thread.join();
+    }
+    EXPECT_EQ(taken, 1);
+  }
+}
+
+TEST(Roster, SomethingElseIsNoRoster) {
+  auto mapping = base::SharedMapping::create("other", 8192);
+  EXPECT_THROW(Roster::attach(mapping), IoError);
+}
+
+} // namespace
+} // namespace zero::comm
