@@ -94,10 +94,8 @@ class Window {
   at::Tensor local() const;
 
   // The same memory as a tensor of `numel` elements, from a byte offset on.
-  at::Tensor local(
-      at::ScalarType dtype,
-      int64_t offset_bytes,
-      int64_t numel) const;
+  at::Tensor local(at::ScalarType dtype, int64_t offset_bytes, int64_t numel)
+      const;
 
   // Copies rank's memory from `offset_bytes` on into `tensor`, all of it.
   // Throws: ConfigError if that reaches beyond the rank's memory.

@@ -21,7 +21,12 @@ std::string system_message(
 
 void fail_check(const char* file, int line, const std::string& message) {
   throw Error(c10::str(
-      "internal error at ", file, ":", line, ": ", message,
+      "internal error at ",
+      file,
+      ":",
+      line,
+      ": ",
+      message,
       ". Fix: this is a bug in libzero, please report it"));
 }
 

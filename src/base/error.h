@@ -25,24 +25,22 @@ std::string system_message(
 
 } // namespace zero::base
 
-#define ZERO_CHECK(condition, ...)                          \
-  do {                                                      \
-    if (!(condition)) {                                     \
-      ::zero::base::fail_check(                             \
-          __FILE__,                                         \
-          __LINE__,                                         \
-          c10::str(#condition " ", ##__VA_ARGS__));         \
-    }                                                       \
+#define ZERO_CHECK(condition, ...)                                      \
+  do {                                                                  \
+    if (!(condition)) {                                                 \
+      ::zero::base::fail_check(                                         \
+          __FILE__, __LINE__, c10::str(#condition " ", ##__VA_ARGS__)); \
+    }                                                                   \
   } while (false)
 
-#define ZERO_CHECK_EQ(a, b)                                                 \
-  do {                                                                      \
-    const auto& check_a = (a);                                              \
-    const auto& check_b = (b);                                              \
-    if (!(check_a == check_b)) {                                            \
-      ::zero::base::fail_check(                                             \
-          __FILE__,                                                         \
-          __LINE__,                                                         \
-          c10::str(#a " == " #b ": got ", check_a, " and ", check_b));      \
-    }                                                                       \
+#define ZERO_CHECK_EQ(a, b)                                            \
+  do {                                                                 \
+    const auto& check_a = (a);                                         \
+    const auto& check_b = (b);                                         \
+    if (!(check_a == check_b)) {                                       \
+      ::zero::base::fail_check(                                        \
+          __FILE__,                                                    \
+          __LINE__,                                                    \
+          c10::str(#a " == " #b ": got ", check_a, " and ", check_b)); \
+    }                                                                  \
   } while (false)

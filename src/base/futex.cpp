@@ -18,8 +18,7 @@ void futex_wait(
     const std::atomic<uint32_t>& word,
     uint32_t expected,
     std::chrono::nanoseconds limit) {
-  const auto seconds =
-      std::chrono::duration_cast<std::chrono::seconds>(limit);
+  const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(limit);
   timespec timeout{};
   timeout.tv_sec = seconds.count();
   timeout.tv_nsec = (limit - seconds).count();

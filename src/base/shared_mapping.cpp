@@ -79,8 +79,7 @@ std::shared_ptr<SharedMapping> SharedMapping::create(
         errno));
   }
   if (::fcntl(fd.get(), F_ADD_SEALS, kSeals) != 0) {
-    throw IoError(
-        system_message("cannot seal shared memory", "fcntl", errno));
+    throw IoError(system_message("cannot seal shared memory", "fcntl", errno));
   }
   auto mapping = adopt(std::move(fd));
   if (reserve == Reserve::all) {
@@ -91,8 +90,7 @@ std::shared_ptr<SharedMapping> SharedMapping::create(
 
 std::shared_ptr<SharedMapping> SharedMapping::open(SegmentAddress address) {
   // The kernel allows this to processes of the same user; see proc(5).
-  const std::string path =
-      c10::str("/proc/", address.pid, "/fd/", address.fd);
+  const std::string path = c10::str("/proc/", address.pid, "/fd/", address.fd);
   UniqueFd fd(::open(path.c_str(), O_RDWR | O_CLOEXEC));
   if (!fd.valid()) {
     throw IoError(system_message(

@@ -48,10 +48,9 @@ void print_row(const BenchRow& row, bool json) {
   }
   std::cout << std::left << std::setw(8) << row.backend << std::setw(16)
             << row.op << std::right << std::setw(6) << row.ranks
-            << std::setw(12) << row.bytes << std::fixed
-            << std::setprecision(2) << std::setw(14) << row.seconds * 1e6
-            << " us" << std::setw(9) << row.gigabytes_per_second() << " GB/s"
-            << std::endl;
+            << std::setw(12) << row.bytes << std::fixed << std::setprecision(2)
+            << std::setw(14) << row.seconds * 1e6 << " us" << std::setw(9)
+            << row.gigabytes_per_second() << " GB/s" << std::endl;
 }
 
 // This program again, as each of the ranks.
@@ -103,7 +102,9 @@ void add_bench_command(CLI::App& app, int& exit_code) {
   auto* command = bench->add_subcommand(
       "collectives", "How fast ranks talk, beside plain copies of memory");
   auto options = std::make_shared<Options>();
-  command->add_option("-n,--ranks", options->ranks, "How many ranks, 2 if not given")
+  command
+      ->add_option(
+          "-n,--ranks", options->ranks, "How many ranks, 2 if not given")
       ->type_name("N");
   command
       ->add_option(

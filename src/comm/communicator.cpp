@@ -143,8 +143,7 @@ void Work::wait() {
 }
 
 bool Work::done() const {
-  return !operation_ || operation_->done ||
-      group_->progress().poll(operation_);
+  return !operation_ || operation_->done || group_->progress().poll(operation_);
 }
 
 Communicator::Communicator(std::shared_ptr<Group> group)
@@ -187,8 +186,7 @@ Work Communicator::reduce_scatter(
       chunk_range(input.numel(), rank(), size()).numel,
       input,
       input.numel());
-  return start(
-      comm::make_reduce_scatter(group_->context(), output, input, op));
+  return start(comm::make_reduce_scatter(group_->context(), output, input, op));
 }
 
 Work Communicator::all_gather(const at::Tensor& tensor) {
@@ -251,22 +249,14 @@ Work Communicator::send(const at::Tensor& tensor, int rank) {
   check_tensor(*group_, CommOp::send, tensor);
   check_peer(*group_, CommOp::send, rank);
   return start(comm::make_send(
-      group_->segment(),
-      group_->rank(),
-      rank,
-      group_->produced(rank),
-      tensor));
+      group_->segment(), group_->rank(), rank, group_->produced(rank), tensor));
 }
 
 Work Communicator::recv(const at::Tensor& tensor, int rank) {
   check_tensor(*group_, CommOp::recv, tensor);
   check_peer(*group_, CommOp::recv, rank);
   return start(comm::make_recv(
-      group_->segment(),
-      group_->rank(),
-      rank,
-      group_->consumed(rank),
-      tensor));
+      group_->segment(), group_->rank(), rank, group_->consumed(rank), tensor));
 }
 
 void Communicator::barrier() {

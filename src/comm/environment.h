@@ -6,8 +6,8 @@
 #include <optional>
 #include <string>
 
-#include "base/shared_mapping.h"
 #include <zero/world.h>
+#include "base/shared_mapping.h"
 
 #include "comm/membership.h"
 

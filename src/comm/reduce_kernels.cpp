@@ -80,8 +80,7 @@ template <class T, ReduceOp op>
       const T* input = static_cast<const T*>(inputs[n]) + begin;
       for (int64_t i = 0; i < length; ++i) {
         const A a = sums[i];
-        sums[i] =
-            keep_nan<op>(a, apply<op>(a, static_cast<A>(input[i])));
+        sums[i] = keep_nan<op>(a, apply<op>(a, static_cast<A>(input[i])));
       }
     }
     T* result = static_cast<T*>(out) + begin;
@@ -137,8 +136,8 @@ template <class T, ReduceOp op>
 }
 
 bool has_avx2() {
-  static const bool yes =
-      __builtin_cpu_supports("avx2") != 0 && __builtin_cpu_supports("f16c") != 0;
+  static const bool yes = __builtin_cpu_supports("avx2") != 0 &&
+      __builtin_cpu_supports("f16c") != 0;
   return yes;
 }
 #endif

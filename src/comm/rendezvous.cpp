@@ -27,8 +27,8 @@ struct Address {
     // A leading zero byte puts the name into the abstract namespace.
     const size_t length = std::min(name.size(), sizeof(value.sun_path) - 1);
     std::memcpy(value.sun_path + 1, name.data(), length);
-    bytes = static_cast<socklen_t>(
-        offsetof(sockaddr_un, sun_path) + 1 + length);
+    bytes =
+        static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + length);
   }
   const sockaddr* get() const {
     return reinterpret_cast<const sockaddr*>(&value);
@@ -101,8 +101,7 @@ Roster host(const Address& address, int size, double timeout_seconds) {
     const UniqueFd connection(
         ::accept4(listener.get(), nullptr, nullptr, SOCK_CLOEXEC));
     if (connection.valid() && is_same_user(connection) &&
-        ::send(
-            connection.get(), &greeting, sizeof(greeting), MSG_NOSIGNAL) ==
+        ::send(connection.get(), &greeting, sizeof(greeting), MSG_NOSIGNAL) ==
             sizeof(greeting)) {
       --num_missing;
     }

@@ -70,8 +70,7 @@ Roster::Member& Roster::member(int id) const {
 }
 
 std::byte* Roster::assembly() const {
-  return mapping_->data() +
-      (static_cast<size_t>(size()) + 1) * sizeof(Member);
+  return mapping_->data() + (static_cast<size_t>(size()) + 1) * sizeof(Member);
 }
 
 int Roster::size() const {

@@ -149,8 +149,7 @@ Work Window::get(const at::Tensor& tensor, int rank, int64_t offset_bytes)
   check_range(*state_, rank, offset_bytes, bytes);
   comm::copy_bytes(
       comm::bytes_of(tensor), state_->data(rank) + offset_bytes, bytes);
-  state_->group->count(
-      CommOp::get, rank == state_->group->rank() ? 0 : bytes);
+  state_->group->count(CommOp::get, rank == state_->group->rank() ? 0 : bytes);
   return {};
 }
 

@@ -13,15 +13,15 @@
 namespace zero::comm {
 namespace {
 
-// Ranks as threads that can be dead: a dead one stops where it asks who is gone,
-// which every step of the protocol does.
+// Ranks as threads that can be dead: a dead one stops where it asks who is
+// gone, which every step of the protocol does.
 class Ranks {
  public:
   struct Death {};
 
   explicit Ranks(int size)
-      : area_(base::SharedMapping::create(
-            "assembly", Assembly::bytes_for(size))),
+      : area_(
+            base::SharedMapping::create("assembly", Assembly::bytes_for(size))),
         dead_(static_cast<size_t>(size)),
         steps_left_(static_cast<size_t>(size)),
         outcomes_(static_cast<size_t>(size)) {
@@ -140,9 +140,10 @@ TEST(Assembly, ALivingRankThatDoesNotComeIsNamed) {
        .purpose = "shrink",
        .timeout_seconds = 0.2,
        .gone = [](int) { return false; },
-       .build = [](const std::vector<int>&) {
-         return base::SharedMapping::create("made", 4096);
-       }});
+       .build =
+           [](const std::vector<int>&) {
+             return base::SharedMapping::create("made", 4096);
+           }});
   try {
     assembly.run();
     ADD_FAILURE();

@@ -112,8 +112,7 @@ TEST_P(Async, MessagesKeepTheirOrder) {
     for (int i = 0; i < 40; ++i) {
       Tensor tensor = at::empty({i * 1000});
       comm.recv(tensor, previous).wait();
-      EXPECT_TRUE(
-          at::equal(tensor, at::full_like(tensor, i + 100 * previous)));
+      EXPECT_TRUE(at::equal(tensor, at::full_like(tensor, i + 100 * previous)));
     }
     for (auto& work : works) {
       work.wait();

@@ -59,7 +59,9 @@ TEST(BadInput, TensorsThatCannotBeCommunicated) {
   run_threads(2, [](World world) {
     auto comm = world.communicator();
     expect_error<ConfigError>(
-        [&] { comm.all_reduce(at::ones({4, 4}).t()).wait(); },
+        [&] {
+          comm.all_reduce(at::ones({4, 4}).t()).wait();
+        },
         {"all_reduce", "contiguous", "strides [1, 4]", "Fix:"});
     expect_error<ConfigError>(
         [&] { comm.all_gather(at::ones({2}, at::kComplexFloat)).wait(); },
@@ -72,7 +74,9 @@ TEST(BadInput, TensorsThatCannotBeCommunicated) {
         },
         {"all_reduce", "on the CPU", "meta"});
     expect_error<ConfigError>(
-        [&] { comm.all_reduce(at::ones({2, 2}).to_sparse()).wait(); },
+        [&] {
+          comm.all_reduce(at::ones({2, 2}).to_sparse()).wait();
+        },
         {"all_reduce", "sparse"});
     comm.barrier();
   });

@@ -67,8 +67,7 @@ Tensor reduced(ReduceOp op, int size, int64_t numel, at::ScalarType dtype) {
   return repeated(period.to(dtype), numel);
 }
 
-class Collectives
-    : public ::testing::TestWithParam<std::tuple<Backend, int>> {
+class Collectives : public ::testing::TestWithParam<std::tuple<Backend, int>> {
  protected:
   void run(const Body& body) {
     run_ranks(std::get<0>(GetParam()), std::get<1>(GetParam()), body);
@@ -93,8 +92,7 @@ TEST_P(Collectives, AllReduceIsTheReductionOnEveryRank) {
          {ReduceOp::sum, ReduceOp::mean, ReduceOp::max, ReduceOp::min}) {
       Tensor tensor = values(comm.rank(), numel, dtype);
       comm.all_reduce(tensor, op).wait();
-      EXPECT_TRUE(
-          at::equal(tensor, reduced(op, comm.size(), numel, dtype)));
+      EXPECT_TRUE(at::equal(tensor, reduced(op, comm.size(), numel, dtype)));
     }
   });
 }
@@ -114,8 +112,7 @@ TEST_P(Collectives, ReduceScatterLeavesTheRestAlone) {
 
     Tensor output = at::empty({own.numel}, dtype);
     comm.reduce_scatter(output, before).wait();
-    EXPECT_TRUE(
-        at::equal(output, expected.narrow(0, own.offset, own.numel)));
+    EXPECT_TRUE(at::equal(output, expected.narrow(0, own.offset, own.numel)));
   });
 }
 
@@ -125,8 +122,8 @@ TEST_P(Collectives, AllGatherBringsEveryChunk) {
     for (int rank = 0; rank < comm.size(); ++rank) {
       const auto chunk = chunk_range(numel, rank, comm.size());
       expected.narrow(0, chunk.offset, chunk.numel)
-          .copy_(values(rank, numel, dtype)
-                     .narrow(0, chunk.offset, chunk.numel));
+          .copy_(
+              values(rank, numel, dtype).narrow(0, chunk.offset, chunk.numel));
     }
     const auto own = chunk_range(numel, comm.rank(), comm.size());
     Tensor in_place = values(comm.rank(), numel, dtype);
@@ -231,8 +228,8 @@ TEST_P(Collectives, ANanReachesEveryRank) {
     auto comm = world.communicator();
     for (const auto op : {ReduceOp::max, ReduceOp::min, ReduceOp::sum}) {
       for (int where = 0; where < comm.size(); ++where) {
-        Tensor tensor = at::full(
-            {3}, comm.rank() == where ? NAN : 1.0, at::kFloat);
+        Tensor tensor =
+            at::full({3}, comm.rank() == where ? NAN : 1.0, at::kFloat);
         comm.all_reduce(tensor, op).wait();
         EXPECT_TRUE(tensor.isnan().all().item<bool>());
       }

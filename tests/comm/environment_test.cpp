@@ -68,9 +68,10 @@ TEST(Environment, ZeroRunTellsWhereTheRosterIs) {
 
 TEST(Environment, ZeroRunWinsOverTorchrun) {
   EXPECT_EQ(
-      read(with(
-               kTorchrun,
-               {{"ZERO_RANK", "0"}, {"ZERO_SIZE", "1"}, {"ZERO_ROSTER", "1:1"}}))
+      read(
+          with(
+              kTorchrun,
+              {{"ZERO_RANK", "0"}, {"ZERO_SIZE", "1"}, {"ZERO_ROSTER", "1:1"}}))
           .launcher,
       Launcher::zero_run);
 }
@@ -97,7 +98,8 @@ TEST(Environment, TorchrunOfSeveralMachinesIsRefused) {
 TEST(Environment, AWrongVariableIsNamed) {
   expect_refused({{"ZERO_RANK", "0"}}, "ZERO_SIZE is not set");
   expect_refused(
-      {{"ZERO_RANK", "x"}, {"ZERO_SIZE", "1"}}, "ZERO_RANK=x: expected a whole");
+      {{"ZERO_RANK", "x"}, {"ZERO_SIZE", "1"}},
+      "ZERO_RANK=x: expected a whole");
   expect_refused(
       {{"ZERO_RANK", "4"}, {"ZERO_SIZE", "4"}, {"ZERO_ROSTER", "1:2"}},
       "ZERO_RANK=4: expected a rank from 0 to 3");

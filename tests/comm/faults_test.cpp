@@ -22,8 +22,7 @@ using std::chrono::steady_clock;
 constexpr int kMaxTrialRanks = 6;
 
 double now() {
-  return std::chrono::duration<double>(
-             steady_clock::now().time_since_epoch())
+  return std::chrono::duration<double>(steady_clock::now().time_since_epoch())
       .count();
 }
 
@@ -241,8 +240,7 @@ double run_trial(const Trial& trial) {
         EXPECT_TRUE(ends_well(ranks.release(rank), deadline))
             << "rank " << rank << " hung or failed, " << trial;
         noticed_after = std::max(
-            noticed_after,
-            notes->noticed[static_cast<size_t>(rank)] - struck);
+            noticed_after, notes->noticed[static_cast<size_t>(rank)] - struck);
       }
     }
     // A stopped rank has been killed by the others.
@@ -279,8 +277,7 @@ Trial make_trial(uint64_t seed, int signal) {
   trial.kind = static_cast<Kind>(pick(kNumKinds));
   const std::array<int64_t, 5> sizes{1, 77, 5000, 100'003, 1'000'003};
   trial.numel = sizes[static_cast<size_t>(pick(sizes.size()))];
-  const int num_victims =
-      trial.num_ranks > 2 && pick(3) == 0 ? 2 : 1;
+  const int num_victims = trial.num_ranks > 2 && pick(3) == 0 ? 2 : 1;
   while (static_cast<int>(trial.victims.size()) < num_victims) {
     const int victim = pick(static_cast<uint64_t>(trial.num_ranks));
     if (std::find(trial.victims.begin(), trial.victims.end(), victim) ==
@@ -294,7 +291,10 @@ Trial make_trial(uint64_t seed, int signal) {
 
 void run_trials(int count, int signal, const char* what) {
   const uint64_t seed = first_seed();
-  std::printf("%d %s, ZERO_TEST_SEED=%llu\n", count, what,
+  std::printf(
+      "%d %s, ZERO_TEST_SEED=%llu\n",
+      count,
+      what,
       static_cast<unsigned long long>(seed));
   std::vector<double> times;
   for (int i = 0; i < count && !::testing::Test::HasFailure(); ++i) {

@@ -36,8 +36,7 @@ TEST_P(Late, AnOperationFailsAfterTheProgressTimeout) {
           EXPECT_EQ(error.rank(), 1);
           EXPECT_EQ(error.operation(), "all_reduce");
           EXPECT_EQ(error.sequence(), 1);
-          EXPECT_NE(
-              std::string(error.what()).find("alive"), std::string::npos)
+          EXPECT_NE(std::string(error.what()).find("alive"), std::string::npos)
               << error.what();
         }
       },

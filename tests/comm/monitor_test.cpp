@@ -62,10 +62,11 @@ TEST(Monitor, AKilledProcessIsLost) {
   roster.join(0);
   const Peer peer(roster, sleep_long);
   const Monitor monitor(roster, 0, 10);
-  ASSERT_TRUE(becomes_true(
-      [&] { return roster.state(1) == MemberState::alive; }));
+  ASSERT_TRUE(
+      becomes_true([&] { return roster.state(1) == MemberState::alive; }));
   ::kill(peer.pid(), SIGKILL);
-  EXPECT_TRUE(becomes_true([&] { return roster.state(1) == MemberState::lost; }));
+  EXPECT_TRUE(
+      becomes_true([&] { return roster.state(1) == MemberState::lost; }));
 }
 
 TEST(Monitor, ABusyProcessIsNotLost) {
@@ -77,8 +78,8 @@ TEST(Monitor, ABusyProcessIsNotLost) {
     }
   });
   const Monitor monitor(roster, 0, 1.0);
-  ASSERT_TRUE(becomes_true(
-      [&] { return roster.state(1) == MemberState::alive; }));
+  ASSERT_TRUE(
+      becomes_true([&] { return roster.state(1) == MemberState::alive; }));
   std::this_thread::sleep_for(milliseconds(3000));
   EXPECT_EQ(roster.state(1), MemberState::alive);
 }
@@ -90,7 +91,8 @@ TEST(Monitor, AStoppedProcessIsKilledBeforeItIsLost) {
   const Monitor monitor(roster, 0, 1.0);
   ASSERT_TRUE(becomes_true([&] { return roster.heartbeat(1) > 3; }));
   ::kill(peer.pid(), SIGSTOP);
-  ASSERT_TRUE(becomes_true([&] { return roster.state(1) == MemberState::lost; }));
+  ASSERT_TRUE(
+      becomes_true([&] { return roster.state(1) == MemberState::lost; }));
   // Already dead, so this returns at once.
   siginfo_t info{};
   ASSERT_EQ(
@@ -109,11 +111,12 @@ TEST(Monitor, AnUnreapedProcessCountsAsGone) {
   auto roster = Roster::create(2);
   roster.join(0);
   const Peer peer(roster, [] { ::_exit(0); });
-  ASSERT_TRUE(becomes_true(
-      [&] { return roster.state(1) == MemberState::alive; }));
+  ASSERT_TRUE(
+      becomes_true([&] { return roster.state(1) == MemberState::alive; }));
   std::this_thread::sleep_for(milliseconds(100)); // a zombie by now
   const Monitor monitor(roster, 0, 10);
-  EXPECT_TRUE(becomes_true([&] { return roster.state(1) == MemberState::lost; }));
+  EXPECT_TRUE(
+      becomes_true([&] { return roster.state(1) == MemberState::lost; }));
 }
 
 TEST(Monitor, WhoWasStoppedItselfBlamesNobody) {
@@ -127,9 +130,8 @@ TEST(Monitor, WhoWasStoppedItselfBlamesNobody) {
     sleep_long();
   }
   const Peer peer(roster, sleep_long);
-  ASSERT_TRUE(becomes_true([&] {
-    return roster.heartbeat(0) > 3 && roster.heartbeat(1) > 3;
-  }));
+  ASSERT_TRUE(becomes_true(
+      [&] { return roster.heartbeat(0) > 3 && roster.heartbeat(1) > 3; }));
   ::kill(watcher, SIGSTOP);
   ::kill(peer.pid(), SIGSTOP);
   std::this_thread::sleep_for(milliseconds(2500));

@@ -73,8 +73,8 @@ TEST(ReduceKernels, AgreeWithTheirScalarTwins) {
               num_inputs,
               numel);
           EXPECT_TRUE(same_bits(fast, slow))
-              << dtype << " op " << static_cast<int>(op) << " of "
-              << num_inputs << " x " << numel;
+              << dtype << " op " << static_cast<int>(op) << " of " << num_inputs
+              << " x " << numel;
         }
       }
     }
@@ -85,8 +85,7 @@ TEST(ReduceKernels, OutputMayBeAnInput) {
   Tensor a = at::arange(3000, at::kFloat);
   const Tensor b = at::ones({3000});
   const void* inputs[] = {b.const_data_ptr(), a.const_data_ptr()};
-  reduce(
-      ReduceOp::sum, at::kFloat, a.mutable_data_ptr(), inputs, 2, a.numel());
+  reduce(ReduceOp::sum, at::kFloat, a.mutable_data_ptr(), inputs, 2, a.numel());
   EXPECT_TRUE(at::equal(a, at::arange(1, 3001, at::kFloat)));
 }
 
@@ -97,8 +96,7 @@ TEST(ReduceKernels, HalvesAreSummedInFloat) {
   const void* inputs[] = {
       big.const_data_ptr(), one.const_data_ptr(), one.const_data_ptr()};
   Tensor sum = at::zeros({100}, at::kBFloat16);
-  reduce(
-      ReduceOp::sum, at::kBFloat16, sum.mutable_data_ptr(), inputs, 3, 100);
+  reduce(ReduceOp::sum, at::kBFloat16, sum.mutable_data_ptr(), inputs, 3, 100);
   EXPECT_TRUE(at::equal(sum, at::full({100}, 258.0, at::kBFloat16)));
 }
 

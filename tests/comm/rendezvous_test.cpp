@@ -54,9 +54,7 @@ TEST(Rendezvous, OthersSayThatRankZeroDidNotCome) {
 
 TEST(Rendezvous, ATakenMeetingPointIsNamed) {
   const std::string name = unique_name("taken");
-  std::thread first([&] {
-    EXPECT_THROW(meet(name, 0, 2, 2), CommTimeout);
-  });
+  std::thread first([&] { EXPECT_THROW(meet(name, 0, 2, 2), CommTimeout); });
   std::this_thread::sleep_for(std::chrono::milliseconds(500));
   EXPECT_THROW(meet(name, 0, 2, 1), IoError);
   first.join();

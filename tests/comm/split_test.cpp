@@ -15,8 +15,7 @@ TEST_P(Split, RanksOfOneColorFormAGroupInTheOrderOfKeys) {
     const int color = comm.rank() % 2;
     auto part = comm.split(color, color == 0 ? -comm.rank() : 0);
     EXPECT_EQ(part.size(), color == 0 ? 3 : 2);
-    EXPECT_EQ(
-        part.rank(), color == 0 ? 2 - comm.rank() / 2 : comm.rank() / 2);
+    EXPECT_EQ(part.rank(), color == 0 ? 2 - comm.rank() / 2 : comm.rank() / 2);
     Tensor sum = at::full({100'000}, comm.rank(), at::kFloat);
     part.all_reduce(sum).wait();
     EXPECT_TRUE(at::equal(sum, at::full_like(sum, color == 0 ? 6 : 4)));
@@ -51,8 +50,7 @@ TEST_P(Split, GroupsDoNotDisturbEachOther) {
     for (size_t i = 0; i < works.size(); ++i) {
       works[i].wait();
       const float expected = i % 3 == 0 ? 4 : 2;
-      EXPECT_TRUE(at::equal(
-          tensors[i], at::full_like(tensors[i], expected)));
+      EXPECT_TRUE(at::equal(tensors[i], at::full_like(tensors[i], expected)));
     }
   });
 }

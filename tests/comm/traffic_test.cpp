@@ -1,4 +1,5 @@
-// The bytes that are counted are those of the formulas in docs/communication.md.
+// The bytes that are counted are those of the formulas in
+// docs/communication.md.
 #include <algorithm>
 
 #include "comm/ranks.h"
@@ -28,9 +29,8 @@ TEST_P(Traffic, BytesAreThoseOfTheFormula) {
         return traffic.bytes_received;
       };
       // Small ones are read whole, by everybody.
-      const int64_t all_reduce = bytes <= 16384
-          ? (n - 1) * bytes
-          : (n - 1) * chunk + bytes - chunk;
+      const int64_t all_reduce =
+          bytes <= 16384 ? (n - 1) * bytes : (n - 1) * chunk + bytes - chunk;
       comm.reset_traffic();
       EXPECT_EQ(
           received(CommOp::all_reduce, comm.all_reduce(tensor)),
@@ -39,8 +39,7 @@ TEST_P(Traffic, BytesAreThoseOfTheFormula) {
           received(CommOp::reduce_scatter, comm.reduce_scatter(tensor)),
           (n - 1) * chunk);
       EXPECT_EQ(
-          received(CommOp::all_gather, comm.all_gather(tensor)),
-          bytes - chunk);
+          received(CommOp::all_gather, comm.all_gather(tensor)), bytes - chunk);
       EXPECT_EQ(
           received(CommOp::broadcast, comm.broadcast(tensor)),
           comm.rank() == 0 ? 0 : bytes);

@@ -37,7 +37,9 @@ class Verify : public ::testing::TestWithParam<Backend> {
           again.all_reduce(one).wait();
           EXPECT_TRUE(at::equal(one, at::full({4}, 3.0F)));
         },
-        {.timeout_seconds = {}, .progress_timeout_seconds = 60, .verify = true});
+        {.timeout_seconds = {},
+         .progress_timeout_seconds = 60,
+         .verify = true});
   }
 };
 

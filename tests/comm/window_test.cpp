@@ -30,8 +30,7 @@ TEST_P(Windows, EveryRankReadsEveryOther) {
     EXPECT_EQ(last[1999], 2);
     // The counter has what came from others.
     const int64_t own = 4000 * comm.rank();
-    EXPECT_EQ(
-        comm.traffic(CommOp::get).bytes_received, 4000 + 8000 - own);
+    EXPECT_EQ(comm.traffic(CommOp::get).bytes_received, 4000 + 8000 - own);
     comm.barrier();
   });
 }
@@ -131,21 +130,19 @@ TEST_P(Windows, WhatDoesNotFitMemoryIsAnErrorOnEveryRank) {
 }
 
 TEST(WindowOfALostRank, CanStillBeRead) {
-  Processes ranks(
-      2,
-      [](World world) {
-        auto comm = world.communicator();
-        const Window window = comm.window(8);
-        window.local(at::kLong, 0, 1).fill_(comm.rank() + 41);
-        comm.barrier();
-        if (comm.rank() == 1) {
-          ::raise(SIGKILL);
-        }
-        EXPECT_THROW(comm.barrier(), PeerLost);
-        Tensor in = at::empty({1}, at::kLong);
-        window.get(in, 1).wait();
-        EXPECT_EQ(in.item<int64_t>(), 42);
-      });
+  Processes ranks(2, [](World world) {
+    auto comm = world.communicator();
+    const Window window = comm.window(8);
+    window.local(at::kLong, 0, 1).fill_(comm.rank() + 41);
+    comm.barrier();
+    if (comm.rank() == 1) {
+      ::raise(SIGKILL);
+    }
+    EXPECT_THROW(comm.barrier(), PeerLost);
+    Tensor in = at::empty({1}, at::kLong);
+    window.get(in, 1).wait();
+    EXPECT_EQ(in.item<int64_t>(), 42);
+  });
   EXPECT_EQ(ranks.wait(0), 0);
 }
 

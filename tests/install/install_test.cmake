@@ -21,9 +21,9 @@ run("${CMAKE_COMMAND}" -S "${CMAKE_CURRENT_LIST_DIR}" -B "${WORK_DIR}/build"
     -G Ninja -DCMAKE_BUILD_TYPE=Release "-DCMAKE_PREFIX_PATH=${prefix}")
 run("${CMAKE_COMMAND}" --build "${WORK_DIR}/build")
 run("${WORK_DIR}/build/uses_zero")
-run("${prefix}/bin/zero" --version)
+run("${prefix}/bin/zero" run -n 2 "${WORK_DIR}/build/uses_zero")
 
-# A program of the installed library must not be given another libtorch.
+# The installed package refuses an old libtorch, as the build does.
 file(WRITE "${WORK_DIR}/old/lib/libtorch_cpu.so" "")
 file(WRITE "${WORK_DIR}/old/build-version" "2.5.1+cpu\n")
 execute_process(

@@ -82,7 +82,9 @@ void bench_collectives(
         {"memcpy",
          [&] {
            std::memcpy(
-               copy.mutable_data_ptr(), tensor.const_data_ptr(), tensor.nbytes());
+               copy.mutable_data_ptr(),
+               tensor.const_data_ptr(),
+               tensor.nbytes());
          },
          {}},
         {"all_reduce", [&] { comm.all_reduce(tensor).wait(); }, {}},
@@ -99,8 +101,7 @@ void bench_collectives(
     for (const auto& operation : operations) {
       const double seconds = median_of_slowest(comm, operation.seconds);
       if (comm.rank() == 0) {
-        report(
-            {bench.backend, operation.op, comm.size(), bytes, seconds});
+        report({bench.backend, operation.op, comm.size(), bytes, seconds});
       }
     }
   }

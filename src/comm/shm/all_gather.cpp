@@ -28,17 +28,16 @@ class AllGather final : public Collective {
   void publish(int64_t piece) override {
     const auto range = buffer_.piece(rank(), piece);
     copy_bytes(
-        slot(rank(), piece),
-        bytes_of(input_) + range.offset,
-        range.bytes);
+        slot(rank(), piece), bytes_of(input_) + range.offset, range.bytes);
   }
 
   void collect(int64_t piece) override {
+    const auto whole = static_cast<int64_t>(output_.nbytes());
     for (int from = 0; from < size(); ++from) {
       const auto range = buffer_.piece_in_buffer(from, piece);
       std::byte* to = bytes_of(output_) + range.offset;
       if (from != rank()) {
-        copy_bytes(to, slot(from, piece), range.bytes);
+        copy_out(to, slot(from, piece), range.bytes, whole);
         count_received(range.bytes);
         continue;
       }

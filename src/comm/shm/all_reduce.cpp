@@ -36,8 +36,7 @@ class DirectAllReduce final : public Collective {
   }
 
   void publish(int64_t piece) override {
-    copy_bytes(
-        slot(rank(), piece), bytes_of(tensor_), bytes());
+    copy_bytes(slot(rank(), piece), bytes_of(tensor_), bytes());
   }
 
   void collect(int64_t piece) override {
@@ -80,10 +79,7 @@ class ChunkedAllReduce final : public Collective {
     for (int to = 0; to < size(); ++to) {
       const auto range = buffer_.piece_in_buffer(to, piece);
       if (to != rank()) {
-        copy_bytes(
-            slot(rank(), piece, to),
-            data_ + range.offset,
-            range.bytes);
+        copy_bytes(slot(rank(), piece, to), data_ + range.offset, range.bytes);
       }
     }
   }
@@ -97,8 +93,8 @@ class ChunkedAllReduce final : public Collective {
     for (int64_t done = 0; done < range.bytes; done += kCopyBytes) {
       const int64_t bytes = std::min(kCopyBytes, range.bytes - done);
       for (int from = 0; from < size(); ++from) {
-        inputs[static_cast<size_t>(from)] = done +
-            (from == rank() ? own : slot(from, piece, rank()));
+        inputs[static_cast<size_t>(from)] =
+            done + (from == rank() ? own : slot(from, piece, rank()));
       }
       reduce(
           op_,
@@ -116,10 +112,7 @@ class ChunkedAllReduce final : public Collective {
     for (int from = 0; from < size(); ++from) {
       const auto range = buffer_.piece_in_buffer(from, piece);
       if (from != rank()) {
-        copy_bytes(
-            data_ + range.offset,
-            result(from, piece),
-            range.bytes);
+        copy_bytes(data_ + range.offset, result(from, piece), range.bytes);
         count_received(range.bytes);
       }
     }

@@ -41,7 +41,8 @@ struct Assembly::Round {
     return reinterpret_cast<std::atomic<uint32_t>*>(this + 1)[2 * rank + 1];
   }
   static size_t bytes_for(int num_ranks) {
-    return sizeof(Round) + 2 * sizeof(uint32_t) * static_cast<size_t>(num_ranks);
+    return sizeof(Round) +
+        2 * sizeof(uint32_t) * static_cast<size_t>(num_ranks);
   }
 };
 
@@ -201,9 +202,8 @@ void Assembly::wait_for_proposal(Round& round) {
     const bool claimer_gone = claimer() >= 0 && participant_.gone(claimer());
     return round.proposal != kNone || claimer_gone;
   };
-  wait_until(decided, [&] {
-    return claimer() >= 0 ? claimer() : lowest_living();
-  });
+  wait_until(
+      decided, [&] { return claimer() >= 0 ? claimer() : lowest_living(); });
 }
 
 // Steps 2 and 3: false when the round has failed.
@@ -268,8 +268,8 @@ bool Assembly::join(Round& round, Outcome& outcome) {
                 rank,
                 " could not map the shared memory; its own message says why"));
           }
-          failed = failed || attached == kGaveUp ||
-              (gone && attached == kNotYet);
+          failed =
+              failed || attached == kGaveUp || (gone && attached == kNotYet);
         }
         return failed || missing() < 0;
       },

@@ -29,19 +29,18 @@ class Broadcast final : public Collective {
     if (rank() == root_) {
       const auto range = buffer_.piece(0, piece);
       copy_bytes(
-          slot(root_, piece),
-          bytes_of(tensor_) + range.offset,
-          range.bytes);
+          slot(root_, piece), bytes_of(tensor_) + range.offset, range.bytes);
     }
   }
 
   void collect(int64_t piece) override {
     if (rank() != root_) {
       const auto range = buffer_.piece(0, piece);
-      copy_bytes(
+      copy_out(
           bytes_of(tensor_) + range.offset,
           slot(root_, piece),
-          range.bytes);
+          range.bytes,
+          static_cast<int64_t>(tensor_.nbytes()));
       count_received(range.bytes);
     }
   }

@@ -9,6 +9,8 @@
 #include <cstdint>
 #include <cstring>
 
+#include "comm/stream_copy.h"
+
 namespace zero::comm {
 
 inline std::byte* bytes_of(const at::Tensor& tensor) {
@@ -19,6 +21,15 @@ inline std::byte* bytes_of(const at::Tensor& tensor) {
 inline void copy_bytes(void* to, const void* from, int64_t bytes) {
   if (bytes > 0) { // an empty tensor has no address
     std::memcpy(to, from, static_cast<size_t>(bytes));
+  }
+}
+
+// The same into a buffer of `whole` bytes, which may be larger than the cache.
+inline void copy_out(void* to, const void* from, int64_t bytes, int64_t whole) {
+  if (whole >= kStreamBytes) {
+    stream_copy(to, from, bytes);
+  } else {
+    copy_bytes(to, from, bytes);
   }
 }
 

@@ -149,10 +149,8 @@ bool Collective::collect_next() {
   return true;
 }
 
-bool Collective::all_reached(
-    Counter counter,
-    uint64_t target,
-    uint64_t& least) const {
+bool Collective::all_reached(Counter counter, uint64_t target, uint64_t& least)
+    const {
   if (least >= target) {
     return true;
   }
@@ -212,8 +210,7 @@ std::vector<int> Collective::awaited() const {
         piece(collected_) + 1);
   }
   if (published_ < pieces_.number && piece(published_) >= kDepth) {
-    return behind(
-        &RankState::collected, piece(published_) - kDepth + 1);
+    return behind(&RankState::collected, piece(published_) - kDepth + 1);
   }
   return {};
 }

@@ -5,7 +5,6 @@
 #include <algorithm>
 
 #include "base/error.h"
-#include "base/log.h"
 #include "comm/shm/doorbell.h"
 
 namespace zero::comm {
@@ -43,7 +42,9 @@ bool is_message(const Operation& operation) {
 } // namespace
 
 Progress::Progress(const Segment& segment, Options options)
-    : segment_(segment), options_(std::move(options)) {}
+    : segment_(segment),
+      options_(std::move(options)),
+      complaints_(segment_, options_) {}
 
 Progress::~Progress() {
   {
@@ -343,15 +344,15 @@ void Progress::fail_what_cannot_be() {
         std::find(lost.begin(), lost.end(), peer) != lost.end();
     if (message && peer_lost_too) {
       fail(queue, [this, peer](const Operation& operation) {
-        return peer_lost(operation, peer);
+        return complaints_.peer_lost(operation, peer);
       });
     } else if (!lost.empty() && (!message || deserter >= 0)) {
       fail(queue, [this, rank = lost.front()](const Operation& operation) {
-        return peer_lost(operation, rank);
+        return complaints_.peer_lost(operation, rank);
       });
     } else if (deserter >= 0) {
       fail(queue, [this, deserter](const Operation& operation) {
-        return deserted(operation, deserter);
+        return complaints_.deserted(operation, deserter);
       });
     } else {
       fail_if_late(queue);
@@ -370,10 +371,12 @@ void Progress::fail_if_late(Queue& queue) {
   }
   const double stuck = base::Seconds(now - operation.stuck_since).count();
   if (stuck >= options_.progress_timeout_seconds) {
-    fail(queue, [this](const Operation& late) { return timed_out(late); });
+    fail(queue, [this](const Operation& late) {
+      return complaints_.timed_out(late);
+    });
   } else if (base::Seconds(now - operation.warned).count() >= kWarningSeconds) {
     operation.warned = now;
-    warn_late(operation, stuck);
+    complaints_.warn_late(operation, stuck);
   }
 }
 
@@ -385,78 +388,6 @@ std::vector<int> Progress::lost_ranks() const {
     }
   }
   return lost;
-}
-
-std::string Progress::title(const Operation& operation) const {
-  return c10::str(describe(operation.signature()), " #", operation.sequence);
-}
-
-std::exception_ptr Progress::peer_lost(const Operation& operation, int rank)
-    const {
-  return std::make_exception_ptr(PeerLost(
-      c10::str(
-          base::rank_prefix(options_.rank, segment_.size()),
-          title(operation),
-          ": rank ",
-          rank,
-          " is lost: ",
-          options_.epitaph(rank),
-          ". Fix: call shrink() on every survivor to go on without it"),
-      {rank, zero::name_of(operation.signature().op), operation.sequence}));
-}
-
-std::exception_ptr Progress::deserted(const Operation& operation, int rank)
-    const {
-  return std::make_exception_ptr(CommError(c10::str(
-      base::rank_prefix(options_.rank, segment_.size()),
-      title(operation),
-      ": rank ",
-      rank,
-      " has given up this communicator by shrink(). Fix: call shrink() here "
-      "too, and use the one it returns")));
-}
-
-std::exception_ptr Progress::timed_out(const Operation& operation) const {
-  const auto awaited = operation.awaited();
-  return std::make_exception_ptr(CommTimeout(
-      c10::str(
-          base::rank_prefix(options_.rank, segment_.size()),
-          title(operation),
-          ": waited ",
-          options_.progress_timeout_seconds,
-          " s for ranks ",
-          c10::Join(", ", awaited),
-          ", which are alive. Fix: make sure every rank calls it, or raise "
-          "progress_timeout_seconds"),
-      {awaited.empty() ? -1 : awaited.front(),
-       zero::name_of(operation.signature().op),
-       operation.sequence}));
-}
-
-void Progress::warn_late(const Operation& operation, double seconds) const {
-  for (int rank : operation.awaited()) {
-    const auto at = Position::unpack(
-        segment_.state(rank).position.load(std::memory_order_relaxed));
-    const std::string reached = at.sequence < 0
-        ? "has not called anything yet"
-        : c10::str(
-              at.inside ? "is in " : "has completed ",
-              zero::name_of(at.op),
-              " #",
-              at.sequence);
-    base::log_warning(
-        options_.rank,
-        segment_.size(),
-        c10::str(
-            "rank ",
-            rank,
-            " is late: awaited for ",
-            static_cast<int>(seconds),
-            " s in ",
-            title(operation),
-            "; it ",
-            reached));
-  }
 }
 
 } // namespace zero::comm

@@ -27,6 +27,7 @@
 #include <utility>
 #include <vector>
 
+#include "comm/shm/complaints.h"
 #include "comm/shm/operation.h"
 #include "comm/shm/segment.h"
 
@@ -34,17 +35,7 @@ namespace zero::comm {
 
 class Progress {
  public:
-  struct Options {
-    int rank = 0;
-    double progress_timeout_seconds = 0;
-    bool may_spin = false; // whether each rank has a core of its own
-    std::function<bool(int)> gone; // whether a rank of the group is gone
-    std::function<std::string(int)> epitaph; // what to say of it then
-    // A rank that has given up the communicator by shrink(), or -1: it takes no
-    // part any more, so who waits for it has to stop waiting too.
-    std::function<int()> deserter;
-    std::function<void(const Operation&)> on_complete;
-  };
+  using Options = ProgressOptions;
 
   Progress(const Segment& segment, Options options);
   ~Progress(); // gives up whatever is under way
@@ -95,14 +86,10 @@ class Progress {
   template <class Visitor>
   void for_each_queue(Visitor visit);
   std::vector<int> lost_ranks() const;
-  std::string title(const Operation& operation) const;
-  std::exception_ptr peer_lost(const Operation& operation, int rank) const;
-  std::exception_ptr deserted(const Operation& operation, int rank) const;
-  std::exception_ptr timed_out(const Operation& operation) const;
-  void warn_late(const Operation& operation, double seconds) const;
 
   const Segment& segment_;
   Options options_;
+  Complaints complaints_;
 
   std::mutex mutex_;
   std::condition_variable changed_; // for those who wait

@@ -66,8 +66,7 @@ struct Segment::Layout {
 std::shared_ptr<base::SharedMapping> Segment::create(
     const std::vector<int>& ids) {
   const int size = static_cast<int>(ids.size());
-  auto mapping =
-      base::SharedMapping::create("zero-group", Layout(size).total);
+  auto mapping = base::SharedMapping::create("zero-group", Layout(size).total);
   // Fresh shared memory is zero: no counter has moved, nobody has arrived.
   auto* header = new (mapping->data()) Header{kMagic, size};
   std::copy(ids.begin(), ids.end(), header->ids());

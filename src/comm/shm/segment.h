@@ -121,8 +121,7 @@ class Segment {
   }
   std::byte* pair_slot(int from, int to, uint64_t segment) const {
     return pair_slots_ +
-        ((from * size_ + to) * kPairDepth + segment % kPairDepth) *
-        pair_bytes_;
+        ((from * size_ + to) * kPairDepth + segment % kPairDepth) * pair_bytes_;
   }
   int64_t pair_bytes() const {
     return pair_bytes_;

@@ -1,0 +1,23 @@
+// Defines what Progress needs to know about its group.
+#pragma once
+
+#include <functional>
+#include <string>
+
+#include "comm/shm/operation.h"
+
+namespace zero::comm {
+
+struct ProgressOptions {
+  int rank = 0;
+  double progress_timeout_seconds = 0;
+  bool may_spin = false; // whether each rank has a core of its own
+  std::function<bool(int)> gone; // whether a rank of the group is gone
+  std::function<std::string(int)> epitaph; // what to say of it then
+  // A rank that has given up the communicator by shrink(), or -1: it takes no
+  // part any more, so who waits for it has to stop waiting too.
+  std::function<int()> deserter;
+  std::function<void(const Operation&)> on_complete;
+};
+
+} // namespace zero::comm
