@@ -23,7 +23,9 @@ constexpr const char* kFooter = R"(Example:
 Each row: backend, operation, ranks, bytes of the full unsharded buffer, median
 seconds of the slowest rank, bytes over seconds. The rows of memcpy are plain
 copies that all ranks make at once, per rank. Operations take turns, so that all
-of them meet the same noise. Tensors are float32; sums are sums of float32.)";
+of them meet the same noise. Tensors are float32. They lie in windows, where ranks
+read each other's memory in place; --ordinary-memory measures any other tensor,
+which is copied once more on its way.)";
 
 struct Options {
   CollectivesBench bench{
@@ -72,6 +74,9 @@ int start_ranks(const Options& options) {
       c10::str(options.bench.seconds_per_size)};
   if (options.json) {
     run.command.emplace_back("--json");
+  }
+  if (options.bench.ordinary_memory) {
+    run.command.emplace_back("--ordinary-memory");
   }
   return launch::run(run);
 }
@@ -126,6 +131,10 @@ void add_bench_command(CLI::App& app, int& exit_code) {
           "shm: ranks are processes (the default); local: they are threads")
       ->check(CLI::IsMember({"shm", "local"}))
       ->type_name("NAME");
+  command->add_flag(
+      "--ordinary-memory",
+      options->bench.ordinary_memory,
+      "Measure tensors that are not in windows");
   command->add_flag("--json", options->json, "Print a JSON object per row");
   command->footer(kFooter);
   command->callback(

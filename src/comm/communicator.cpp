@@ -8,6 +8,7 @@
 #include "comm/shm/collectives.h"
 #include "comm/shm/group.h"
 #include "comm/shm/pairwise.h"
+#include "comm/shm/where_it_is.h"
 #include "comm/window_state.h"
 
 namespace zero {
@@ -164,13 +165,13 @@ Work Communicator::start(std::shared_ptr<Operation> operation) {
 
 Work Communicator::all_reduce(const at::Tensor& tensor, ReduceOp op) {
   check_tensor(*group_, CommOp::all_reduce, tensor);
-  return start(comm::make_all_reduce(group_->context(), tensor, op));
+  return start(comm::all_reduce(*group_, tensor, op));
 }
 
 Work Communicator::reduce_scatter(const at::Tensor& tensor, ReduceOp op) {
   check_tensor(*group_, CommOp::reduce_scatter, tensor);
-  return start(comm::make_reduce_scatter(
-      group_->context(), own_chunk(*group_, tensor), tensor, op));
+  return start(
+      comm::reduce_scatter(*group_, own_chunk(*group_, tensor), tensor, op));
 }
 
 Work Communicator::reduce_scatter(
@@ -186,13 +187,12 @@ Work Communicator::reduce_scatter(
       chunk_range(input.numel(), rank(), size()).numel,
       input,
       input.numel());
-  return start(comm::make_reduce_scatter(group_->context(), output, input, op));
+  return start(comm::reduce_scatter(*group_, output, input, op));
 }
 
 Work Communicator::all_gather(const at::Tensor& tensor) {
   check_tensor(*group_, CommOp::all_gather, tensor);
-  return start(comm::make_all_gather(
-      group_->context(), tensor, own_chunk(*group_, tensor)));
+  return start(comm::all_gather(*group_, tensor, own_chunk(*group_, tensor)));
 }
 
 Work Communicator::all_gather(
@@ -207,13 +207,13 @@ Work Communicator::all_gather(
       output.numel(),
       input,
       chunk_range(output.numel(), rank(), size()).numel);
-  return start(comm::make_all_gather(group_->context(), output, input));
+  return start(comm::all_gather(*group_, output, input));
 }
 
 Work Communicator::broadcast(const at::Tensor& tensor, int root) {
   check_tensor(*group_, CommOp::broadcast, tensor);
   check_rank(*group_, CommOp::broadcast, root);
-  return start(comm::make_broadcast(group_->context(), tensor, root));
+  return start(comm::broadcast(*group_, tensor, root));
 }
 
 Work Communicator::all_to_all(const at::Tensor& tensor) {

@@ -19,6 +19,15 @@ struct Signature {
   bool operator==(const Signature&) const = default;
 };
 
+// Of an operation on a buffer, given whole.
+inline Signature signature_of(
+    CommOp op,
+    const at::Tensor& whole,
+    ReduceOp reduce = ReduceOp::sum,
+    int root = -1) {
+  return {op, whole.scalar_type(), reduce, root, whole.numel()};
+}
+
 // "all_reduce(sum, float32, 1000 elements)"
 std::string describe(const Signature& signature);
 

@@ -61,6 +61,7 @@ std::shared_ptr<WindowState> make_window(
             static_cast<size_t>(state->bytes[own]));
       });
   state->mapping->close_address();
+  group->add_window(state);
   return state;
 }
 

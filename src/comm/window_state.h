@@ -20,6 +20,12 @@ struct WindowState {
   std::byte* data(int rank) const {
     return mapping->data() + offsets[static_cast<size_t>(rank)];
   }
+
+  bool contains(int rank, const std::byte* from, size_t size) const {
+    const std::byte* begin = data(rank);
+    const std::byte* end = begin + bytes[static_cast<size_t>(rank)];
+    return from >= begin && from + size <= end && from <= end;
+  }
 };
 
 // Collective. Throws: ConfigError, IoError.

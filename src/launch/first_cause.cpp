@@ -19,12 +19,16 @@ void FirstCause::add(const RankEnd& end) {
   if (end.failed() && (!suspected() || (first_->victim && !end.victim))) {
     first_ = end;
   }
+  if (!end.failed() && end.deserted && !deserter_) {
+    deserter_ = end.rank;
+  }
 }
 
 std::string failure_report(
-    const RankEnd& end,
+    const FirstCause& cause,
     const std::deque<std::string>& last_lines,
     const OomWatch& oom) {
+  const RankEnd& end = cause.get();
   std::ostringstream report;
   if (last_lines.empty()) {
     report << "zero: rank " << end.rank << " wrote nothing\n";
@@ -46,7 +50,10 @@ std::string failure_report(
   } else {
     report << "failed with exit code " << WEXITSTATUS(end.status);
   }
-  if (end.victim) {
+  if (end.victim && cause.deserter()) {
+    report << ", because rank " << *cause.deserter()
+           << " had ended with exit code 0 before the others were done";
+  } else if (end.victim) {
     report << ", because another rank was gone";
   }
   report << "; all ranks have been ended\n";

@@ -22,6 +22,7 @@ struct RankEnd {
   pid_t pid = 0;
   int status = 0;
   bool victim = false; // it failed because another rank was lost
+  bool deserted = false; // it ended as a member of the world, without leaving
 
   bool failed() const {
     return status != 0;
@@ -50,13 +51,20 @@ class FirstCause {
     return *first_;
   }
 
+  // The first rank that deserted the others with exit code 0: it is no failure,
+  // but it may be why all that failed are victims.
+  const std::optional<int>& deserter() const {
+    return deserter_;
+  }
+
  private:
   std::optional<RankEnd> first_;
+  std::optional<int> deserter_;
 };
 
-// Whole lines: the rank's last lines, then what happened to it.
+// Whole lines: the last lines of the cause, then what happened to it.
 std::string failure_report(
-    const RankEnd& end,
+    const FirstCause& cause,
     const std::deque<std::string>& last_lines,
     const OomWatch& oom);
 

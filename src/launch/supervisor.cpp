@@ -137,8 +137,8 @@ void Supervisor::finish() {
         "zero: output was lost, writing failed: ", std::strerror(error), "\n"));
   }
   if (ending_ == Ending::rank_failed) {
-    const RankEnd& end = cause_.get();
-    output_->say(failure_report(end, output_->last_lines(end.rank), oom_));
+    const int rank = cause_.get().rank;
+    output_->say(failure_report(cause_, output_->last_lines(rank), oom_));
   } else if (ending_ == Ending::user_signal) {
     output_->say(c10::str(
         "zero: the job was ended by ", signal_name(ending_signal_), "\n"));
@@ -212,7 +212,14 @@ void Supervisor::reap() {
     found->running = false;
     --num_running_;
     if (ending_ == Ending::no) { // else it was told to end
-      cause_.add({rank, pid, status, roster_.is_victim(rank)});
+      cause_.add(
+          {.rank = rank,
+           .pid = pid,
+           .status = status,
+           .victim = roster_.is_victim(rank),
+           // Its process id is there if it had joined.
+           .deserted = roster_.pid(rank) != 0 &&
+               roster_.state(rank) == comm::MemberState::lost});
     }
   }
   if (cause_.suspected() && ending_ == Ending::no && !settle_at_) {

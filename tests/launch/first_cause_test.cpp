@@ -58,10 +58,20 @@ TEST(FirstCause, ExitCodesAreThoseOfAShell) {
   EXPECT_EQ(exit_code_of(SIGKILL), 137);
 }
 
-TEST(FailureReport, EndsWithTheRankItsProcessAndTheExitCode) {
+std::string report_of(
+    const std::vector<RankEnd>& ends,
+    const std::deque<std::string>& last_lines = {}) {
   const OomWatch oom;
+  FirstCause cause;
+  for (const auto& end : ends) {
+    cause.add(end);
+  }
+  return failure_report(cause, last_lines, oom);
+}
+
+TEST(FailureReport, EndsWithTheRankItsProcessAndTheExitCode) {
   EXPECT_EQ(
-      failure_report(end_of(3, exited(7)), {"a", "b"}, oom),
+      report_of({end_of(3, exited(7))}, {"a", "b"}),
       "zero: the last lines of rank 3:\n"
       "  a\n"
       "  b\n"
@@ -70,24 +80,37 @@ TEST(FailureReport, EndsWithTheRankItsProcessAndTheExitCode) {
 }
 
 TEST(FailureReport, NamesTheSignal) {
-  const OomWatch oom;
-  const std::string report = failure_report(end_of(0, SIGSEGV), {}, oom);
+  const std::string report = report_of({end_of(0, SIGSEGV)});
   EXPECT_NE(report.find("rank 0 wrote nothing\n"), std::string::npos);
   EXPECT_NE(report.find("was killed by SIGSEGV;"), std::string::npos) << report;
 }
 
 TEST(FailureReport, ExplainsSigkillByThePossibleLackOfMemory) {
-  const OomWatch oom;
-  const std::string report = failure_report(end_of(0, SIGKILL), {}, oom);
+  const std::string report = report_of({end_of(0, SIGKILL)});
   EXPECT_NE(report.find("SIGKILL ("), std::string::npos) << report;
   EXPECT_NE(report.find("OOM killer"), std::string::npos) << report;
 }
 
 TEST(FailureReport, SaysThatAVictimIsOne) {
-  const OomWatch oom;
-  const std::string report =
-      failure_report(end_of(0, exited(1), true), {}, oom);
+  const std::string report = report_of({end_of(0, exited(1), true)});
   EXPECT_NE(report.find("because another rank was gone"), std::string::npos);
+}
+
+TEST(FailureReport, NamesTheRankThatEndedWellButTooEarly) {
+  RankEnd deserter = end_of(2, exited(0));
+  deserter.deserted = true;
+  const std::string report = report_of({deserter, end_of(0, exited(1), true)});
+  EXPECT_NE(
+      report.find("because rank 2 had ended with exit code 0"),
+      std::string::npos)
+      << report;
+}
+
+TEST(FailureReport, ADeserterIsNotNamedIfAnotherRankReallyFailed) {
+  RankEnd deserter = end_of(2, exited(0));
+  deserter.deserted = true;
+  const std::string report = report_of({deserter, end_of(0, exited(1))});
+  EXPECT_EQ(report.find("rank 2"), std::string::npos) << report;
 }
 
 TEST(RankLabel, LabelsOfOneJobHaveOneWidth) {

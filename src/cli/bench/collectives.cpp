@@ -74,17 +74,23 @@ void bench_collectives(
     // Rounded up so that it divides; the row says what was asked for.
     const int64_t unit = 4 * comm.size();
     const int64_t numel = (bytes + unit - 1) / unit * comm.size();
+    const auto make_tensor = [&] {
+      return bench.ordinary_memory
+          ? at::empty({numel})
+          : comm.window(numel * 4).local(at::kFloat, 0, numel);
+    };
     // Zeros, whose sums stay zeros however often; written, so that the pages
     // are there.
-    const at::Tensor tensor = at::empty({numel}).zero_();
+    const at::Tensor tensor = make_tensor().zero_();
     const at::Tensor copy = at::empty({numel}).zero_();
+    const at::Tensor original = at::empty({numel}).zero_();
     std::vector<Measured> operations{
         {"memcpy",
          [&] {
            std::memcpy(
                copy.mutable_data_ptr(),
-               tensor.const_data_ptr(),
-               tensor.nbytes());
+               original.const_data_ptr(),
+               original.nbytes());
          },
          {}},
         {"all_reduce", [&] { comm.all_reduce(tensor).wait(); }, {}},

@@ -26,6 +26,7 @@ struct BenchRow {
 struct CollectivesBench {
   std::string backend;
   std::vector<int64_t> bytes;
+  bool ordinary_memory = false; // else tensors lie in windows
   double seconds_per_size = 1; // for all operations of one size together
 };
 

@@ -14,11 +14,7 @@ class AllGather final : public Collective {
       const ChunkedBuffer& buffer)
       : Collective(
             context,
-            {CommOp::all_gather,
-             output.scalar_type(),
-             ReduceOp::sum,
-             -1,
-             output.numel()},
+            signature_of(CommOp::all_gather, output),
             {.number = buffer.num_pieces()}),
         output_(output),
         input_(input),

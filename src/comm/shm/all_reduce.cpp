@@ -16,17 +16,16 @@ constexpr int64_t kDirectBytes = 16 << 10;
 // How much of a result is copied at once, while it is in the first-level cache.
 constexpr int64_t kCopyBytes = 8 << 10;
 
-Signature signature_of(const at::Tensor& tensor, ReduceOp op) {
-  return {CommOp::all_reduce, tensor.scalar_type(), op, -1, tensor.numel()};
-}
-
 class DirectAllReduce final : public Collective {
  public:
   DirectAllReduce(
       CollectiveContext context,
       const at::Tensor& tensor,
       ReduceOp op)
-      : Collective(context, signature_of(tensor, op), {.number = 1}),
+      : Collective(
+            context,
+            signature_of(CommOp::all_reduce, tensor, op),
+            {.number = 1}),
         tensor_(tensor),
         op_(op) {}
 
@@ -67,7 +66,7 @@ class ChunkedAllReduce final : public Collective {
       const ChunkedBuffer& buffer)
       : Collective(
             context,
-            signature_of(tensor, op),
+            signature_of(CommOp::all_reduce, tensor, op),
             {.number = buffer.num_pieces(), .combined = true}),
         tensor_(tensor),
         data_(bytes_of(tensor)),

@@ -14,11 +14,7 @@ class AllToAll final : public Collective {
       const ChunkedBuffer& buffer)
       : Collective(
             context,
-            {CommOp::all_to_all,
-             input.scalar_type(),
-             ReduceOp::sum,
-             -1,
-             input.numel()},
+            signature_of(CommOp::all_to_all, input),
             {.number = buffer.num_pieces()}),
         output_(output),
         input_(input),

@@ -14,11 +14,7 @@ class Broadcast final : public Collective {
       const ChunkedBuffer& buffer)
       : Collective(
             context,
-            {CommOp::broadcast,
-             tensor.scalar_type(),
-             ReduceOp::sum,
-             root,
-             tensor.numel()},
+            signature_of(CommOp::broadcast, tensor, ReduceOp::sum, root),
             {.number = buffer.num_pieces()}),
         tensor_(tensor),
         root_(root),

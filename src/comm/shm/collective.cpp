@@ -29,16 +29,19 @@ bool Collective::advance() {
   }
   moved = combine_next() || moved;
   moved = collect_next() || moved;
+  moved = close() || moved;
   return moved;
 }
 
 bool Collective::complete() const {
-  return verified_ && collected_ == pieces_.number;
+  return verified_ && collected_ == pieces_.number &&
+      (closed_ || !pieces_.closed);
 }
 
 bool Collective::owes() const {
   return !announced_ || published_ < pieces_.number ||
-      (pieces_.combined && combined_ < pieces_.number);
+      (pieces_.combined && combined_ < pieces_.number) ||
+      (pieces_.closed && collected_ < pieces_.number);
 }
 
 void Collective::start() {
@@ -50,7 +53,9 @@ void Collective::start() {
 bool Collective::announce() {
   auto& self = segment().state(rank());
   const auto seq = static_cast<uint64_t>(sequence);
-  if (context_.verify) {
+  // The second part of an operation was verified with the first.
+  verified_ = !context_.verify || self.verified.load() > seq;
+  if (!verified_) {
     // The place is free when everybody has compared what was in it.
     uint64_t least = 0;
     if (seq >= kSignatures &&
@@ -59,8 +64,6 @@ bool Collective::announce() {
     }
     self.signatures[seq % kSignatures] = signature();
     raise(&RankState::announced, seq + 1);
-  } else {
-    verified_ = true;
   }
   announced_ = true;
   return true;
@@ -149,6 +152,15 @@ bool Collective::collect_next() {
   return true;
 }
 
+bool Collective::close() {
+  if (closed_ || !pieces_.closed || collected_ < pieces_.number) {
+    return false;
+  }
+  const uint64_t end = first_ + static_cast<uint64_t>(pieces_.number);
+  closed_ = all_reached(&RankState::collected, end, least_collected_);
+  return closed_;
+}
+
 bool Collective::all_reached(Counter counter, uint64_t target, uint64_t& least)
     const {
   if (least >= target) {
@@ -211,6 +223,9 @@ std::vector<int> Collective::awaited() const {
   }
   if (published_ < pieces_.number && piece(published_) >= kDepth) {
     return behind(&RankState::collected, piece(published_) - kDepth + 1);
+  }
+  if (pieces_.closed) {
+    return behind(&RankState::collected, piece(pieces_.number));
   }
   return {};
 }

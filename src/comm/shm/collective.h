@@ -37,6 +37,9 @@ class Collective : public Operation {
   struct Pieces {
     int64_t number = 0;
     bool combined = false; // whether there is a combining stage
+    // Whether it ends only when everybody has collected: needed where ranks
+    // read each other's tensors, which their owners may change afterwards.
+    bool closed = false;
   };
 
   Collective(CollectiveContext context, Signature signature, Pieces pieces);
@@ -77,6 +80,7 @@ class Collective : public Operation {
   bool publish_next();
   bool combine_next();
   bool collect_next();
+  bool close();
   bool all_reached(Counter counter, uint64_t target, uint64_t& least) const;
   std::vector<int> behind(Counter counter, uint64_t target) const;
   void raise(Counter counter, uint64_t value);
@@ -86,6 +90,7 @@ class Collective : public Operation {
   bool started_ = false;
   bool announced_ = false;
   bool verified_ = false;
+  bool closed_ = false;
   uint64_t first_ = 0; // number of piece 0 in the segment
   int64_t published_ = 0;
   int64_t combined_ = 0;

@@ -10,6 +10,7 @@
 #include "base/log.h"
 #include "comm/shm/assembly.h"
 #include "comm/shm/collectives.h"
+#include "comm/window_state.h"
 
 namespace zero::comm {
 
@@ -196,6 +197,30 @@ std::shared_ptr<Group> Group::shrink() {
                }})
           .run();
   return std::make_shared<Group>(membership_, std::move(outcome.segment));
+}
+
+void Group::add_window(const std::shared_ptr<WindowState>& window) {
+  const std::lock_guard lock(windows_mutex_);
+  windows_.push_back(window);
+}
+
+WindowLocation Group::locate(const at::Tensor& tensor) const {
+  const auto* data = static_cast<const std::byte*>(tensor.const_data_ptr());
+  const std::lock_guard lock(windows_mutex_);
+  for (size_t i = 0; i < windows_.size(); ++i) {
+    const auto window = windows_[i].lock();
+    if (window && window->contains(rank_, data, tensor.nbytes())) {
+      return {static_cast<int64_t>(i), data - window->data(rank_)};
+    }
+  }
+  return {};
+}
+
+std::byte* Group::address(int rank, const WindowLocation& location) const {
+  const std::lock_guard lock(windows_mutex_);
+  const auto window = windows_[static_cast<size_t>(location.window)].lock();
+  ZERO_CHECK(window != nullptr, "window ", location.window, " is gone");
+  return window->data(rank) + location.offset;
 }
 
 OperationTraffic Group::traffic(CommOp op) const {

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <vector>
 
@@ -17,6 +18,15 @@
 #include "comm/shm/segment.h"
 
 namespace zero::comm {
+
+struct WindowState;
+
+// Where a tensor is: which window of the group, in the order they were made,
+// and how far into its rank's part.
+struct WindowLocation {
+  int64_t window = -1; // in none
+  int64_t offset = 0; // bytes
+};
 
 class Group {
  public:
@@ -62,6 +72,12 @@ class Group {
       const std::function<std::shared_ptr<base::SharedMapping>()>& make,
       const std::function<void(base::SharedMapping&)>& prepare);
 
+  // Windows are made collectively, so their numbers agree on all ranks.
+  void add_window(const std::shared_ptr<WindowState>& window);
+  WindowLocation locate(const at::Tensor& tensor) const;
+  // Of rank's tensor. The window is alive, as is who asks by a tensor in it.
+  std::byte* address(int rank, const WindowLocation& location) const;
+
   OperationTraffic traffic(CommOp op) const;
   void count(CommOp op, int64_t bytes_received);
   void reset_traffic();
@@ -84,6 +100,8 @@ class Group {
   std::vector<uint64_t> produced_; // message segments, by peer
   std::vector<uint64_t> consumed_;
   std::array<Counters, kNumCommOps> counters_;
+  mutable std::mutex windows_mutex_;
+  std::vector<std::weak_ptr<WindowState>> windows_;
   Progress progress_; // last: its thread uses the fields above
 };
 

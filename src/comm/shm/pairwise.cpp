@@ -29,8 +29,7 @@ class Pairwise : public Operation {
       int peer,
       CommOp op,
       const at::Tensor& tensor)
-      : Operation(
-            {op, tensor.scalar_type(), ReduceOp::sum, peer, tensor.numel()}),
+      : Operation(signature_of(op, tensor, ReduceOp::sum, peer)),
         segment_(segment),
         rank_(rank),
         peer_(peer),

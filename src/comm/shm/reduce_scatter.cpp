@@ -18,11 +18,7 @@ class ReduceScatter final : public Collective {
       const ChunkedBuffer& buffer)
       : Collective(
             context,
-            {CommOp::reduce_scatter,
-             input.scalar_type(),
-             op,
-             -1,
-             input.numel()},
+            signature_of(CommOp::reduce_scatter, input, op),
             {.number = buffer.num_pieces()}),
         output_(output),
         input_(input),
