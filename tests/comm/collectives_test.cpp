@@ -223,6 +223,47 @@ TEST_P(Collectives, SumsAreTakenInRankOrder) {
   });
 }
 
+// Tensors in a window are read where they are, if every rank's is in one.
+TEST_P(Collectives, InPlaceGivesTheSameAsThroughSlots) {
+  run([](World world) {
+    auto comm = world.communicator();
+    for (const auto dtype : {at::kFloat, at::kBFloat16, at::kLong}) {
+      for (const int64_t numel : {100'001, 700'003}) {
+        SCOPED_TRACE(c10::str(dtype, " ", numel));
+        const auto element = static_cast<int64_t>(c10::elementSize(dtype));
+        // Each rank's tensor is elsewhere in its window.
+        const int64_t offset = 64 * comm.rank();
+        const Window window = comm.window(offset + numel * element);
+        const auto own = chunk_range(numel, comm.rank(), comm.size());
+        for (const int num_inside : {comm.size(), comm.size() - 1}) {
+          const auto make = [&] {
+            Tensor tensor = comm.rank() < num_inside
+                ? window.local(dtype, offset, numel)
+                : at::empty({numel}, dtype);
+            return tensor.copy_(values(comm.rank(), numel, dtype));
+          };
+          const Tensor sum = reduced(ReduceOp::sum, comm.size(), numel, dtype);
+          Tensor tensor = make();
+          comm.all_reduce(tensor).wait();
+          EXPECT_TRUE(at::equal(tensor, sum));
+
+          tensor = make(); // nobody reads it any more
+          comm.reduce_scatter(tensor).wait();
+          EXPECT_TRUE(at::equal(
+              tensor.narrow(0, own.offset, own.numel),
+              sum.narrow(0, own.offset, own.numel)));
+          comm.all_gather(tensor).wait();
+          EXPECT_TRUE(at::equal(tensor, sum));
+
+          tensor = make();
+          comm.broadcast(tensor, comm.size() - 1).wait();
+          EXPECT_TRUE(at::equal(tensor, values(comm.size() - 1, numel, dtype)));
+        }
+      }
+    }
+  });
+}
+
 TEST_P(Collectives, ANanReachesEveryRank) {
   run([](World world) {
     auto comm = world.communicator();

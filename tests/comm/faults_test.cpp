@@ -36,9 +36,10 @@ enum class Kind {
   messages,
   window,
   split,
+  in_place,
   mixed,
 };
-constexpr int kNumKinds = 10;
+constexpr int kNumKinds = 11;
 
 struct Trial {
   uint64_t seed = 0;
@@ -155,6 +156,17 @@ void do_one(Communicator& comm, Kind kind, int64_t numel, int round) {
       Tensor one = at::ones({3}, at::kDouble);
       part.all_reduce(one).wait();
       expect_all(one, part.size(), "all_reduce of a part");
+      break;
+    }
+    case Kind::in_place: {
+      const Window window = comm.window(numel * 8);
+      Tensor inside = window.local(at::kDouble, 0, numel);
+      inside.copy_(tensor);
+      comm.all_reduce(inside).wait();
+      expect_all(inside, sum, "all_reduce in place");
+      inside.copy_(tensor);
+      comm.broadcast(inside, round % n).wait();
+      expect_all(inside, round % n + 1 + round % 5, "broadcast in place");
       break;
     }
     case Kind::mixed:

@@ -63,6 +63,32 @@ TEST_P(Traffic, LargeSumsCostTwoBuffersForEachOtherRank) {
   });
 }
 
+TEST_P(Traffic, InPlaceCostsTheSame) {
+  run_ranks(Backend::local, GetParam(), [](World world) {
+    auto comm = world.communicator();
+    const int64_t numel = 400'003;
+    const int64_t chunk = chunk_range(numel, comm.rank(), comm.size()).numel;
+    const Window window = comm.window(numel * 4);
+    Tensor tensor = window.local(at::kFloat, 0, numel).zero_();
+    comm.all_reduce(tensor).wait();
+    EXPECT_EQ(
+        comm.traffic(CommOp::all_reduce).bytes_received,
+        4 * ((comm.size() - 1) * chunk + numel - chunk));
+    comm.reduce_scatter(tensor).wait();
+    EXPECT_EQ(
+        comm.traffic(CommOp::reduce_scatter).bytes_received,
+        4 * (comm.size() - 1) * chunk);
+    comm.all_gather(tensor).wait();
+    EXPECT_EQ(
+        comm.traffic(CommOp::all_gather).bytes_received, 4 * (numel - chunk));
+    EXPECT_EQ(comm.traffic(CommOp::all_gather).calls, 1);
+    comm.broadcast(tensor).wait();
+    EXPECT_EQ(
+        comm.traffic(CommOp::broadcast).bytes_received,
+        comm.rank() == 0 ? 0 : 4 * numel);
+  });
+}
+
 TEST_P(Traffic, MessagesCountWhereTheyArrive) {
   run_ranks(Backend::local, std::max(2, GetParam()), [](World world) {
     auto comm = world.communicator();

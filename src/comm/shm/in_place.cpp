@@ -7,6 +7,9 @@ namespace zero::comm {
 
 namespace {
 
+// What one rank has reduced is read by the others while it is in the cache.
+constexpr int64_t kPieceBytes = 512 << 10;
+
 // Publishing says that this rank's tensor is there to be read; nobody returns
 // before everybody has read it.
 class InPlace : public Collective {
@@ -16,11 +19,12 @@ class InPlace : public Collective {
       const Signature& signature,
       const at::Tensor& tensor,
       Tensors tensors,
-      bool combined)
+      bool combined,
+      int64_t number = 1)
       : Collective(
             context,
             signature,
-            {.number = 1, .combined = combined, .closed = true}),
+            {.number = number, .combined = combined, .closed = true}),
         tensor_(tensor),
         tensors_(std::move(tensors)) {}
 
@@ -38,9 +42,8 @@ class InPlace : public Collective {
     return {range.offset * element, range.numel * element};
   }
 
-  // Reduces this rank's chunk of everybody's tensor.
-  void reduce_chunk(ReduceOp op, std::byte* out) {
-    const auto range = chunk(rank());
+  // Reduces a part of everybody's tensor.
+  void reduce_part(ReduceOp op, ByteRange range, std::byte* out) {
     std::vector<const void*> inputs;
     for (const auto* tensor : tensors_) {
       inputs.push_back(tensor + range.offset);
@@ -56,7 +59,7 @@ class InPlace : public Collective {
   }
 
   void copy_in(std::byte* to, const std::byte* from, int64_t bytes) {
-    copy_out(to, from, bytes, bytes);
+    copy_out(to, from, bytes, signature().numel * tensor_.element_size());
     count_received(bytes);
   }
 
@@ -73,22 +76,26 @@ class AllReduce final : public InPlace {
       CollectiveContext context,
       const at::Tensor& tensor,
       ReduceOp op,
-      Tensors tensors)
+      Tensors tensors,
+      const ChunkedBuffer& buffer)
       : InPlace(
             context,
             signature_of(CommOp::all_reduce, tensor, op),
             tensor,
             std::move(tensors),
-            true),
-        op_(op) {}
+            true,
+            buffer.num_pieces()),
+        op_(op),
+        buffer_(buffer) {}
 
  private:
-  void combine(int64_t /*piece*/) override {
-    reduce_chunk(op_, own() + chunk(rank()).offset);
+  void combine(int64_t piece) override {
+    const auto range = buffer_.piece_in_buffer(rank(), piece);
+    reduce_part(op_, range, own() + range.offset);
   }
-  void collect(int64_t /*piece*/) override {
+  void collect(int64_t piece) override {
     for (int from = 0; from < size(); ++from) {
-      const auto range = chunk(from);
+      const auto range = buffer_.piece_in_buffer(from, piece);
       if (from != rank()) {
         copy_in(own() + range.offset, theirs(from) + range.offset, range.bytes);
       }
@@ -96,6 +103,7 @@ class AllReduce final : public InPlace {
   }
 
   ReduceOp op_;
+  ChunkedBuffer buffer_;
 };
 
 class ReduceScatter final : public InPlace {
@@ -117,7 +125,7 @@ class ReduceScatter final : public InPlace {
 
  private:
   void collect(int64_t /*piece*/) override {
-    reduce_chunk(op_, bytes_of(output_));
+    reduce_part(op_, chunk(rank()), bytes_of(output_));
   }
 
   at::Tensor output_;
@@ -189,7 +197,13 @@ std::shared_ptr<Operation> all_reduce_in_place(
     const at::Tensor& tensor,
     ReduceOp op,
     Tensors tensors) {
-  return std::make_shared<AllReduce>(context, tensor, op, std::move(tensors));
+  const ChunkedBuffer buffer(
+      tensor.numel(),
+      tensor.element_size(),
+      context.segment.size(),
+      kPieceBytes);
+  return std::make_shared<AllReduce>(
+      context, tensor, op, std::move(tensors), buffer);
 }
 
 std::shared_ptr<Operation> reduce_scatter_in_place(
