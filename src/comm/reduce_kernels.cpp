@@ -38,24 +38,27 @@ struct Accumulator<int32_t> {
   using type = int64_t;
 };
 
+template <class A>
+[[gnu::always_inline]] inline bool is_nan(A value) {
+  if constexpr (std::is_floating_point_v<A>) {
+    return __builtin_isnan(value);
+  }
+  return false;
+}
+
 template <ReduceOp op, class A>
 [[gnu::always_inline]] inline A apply(A a, A b) {
+  // A NaN stays, whichever side it is on; comparisons with one are false.
   if constexpr (op == ReduceOp::max) {
-    return b > a || b != b ? b : a; // a NaN stays
+    return is_nan(a) || !(b > a || is_nan(b)) ? a : b;
   } else if constexpr (op == ReduceOp::min) {
-    return b < a || b != b ? b : a;
+    return is_nan(a) || !(b < a || is_nan(b)) ? a : b;
   } else if constexpr (std::is_integral_v<A>) {
     using U = std::make_unsigned_t<A>;
     return static_cast<A>(static_cast<U>(a) + static_cast<U>(b));
   } else {
     return a + b;
   }
-}
-
-template <ReduceOp op, class A>
-[[gnu::always_inline]] inline A keep_nan(A a, A result) {
-  // Comparisons with a NaN are false, so apply() would drop one that is in `a`.
-  return (op == ReduceOp::max || op == ReduceOp::min) && a != a ? a : result;
 }
 
 template <class T, ReduceOp op>
@@ -106,7 +109,7 @@ template <class T, ReduceOp op>
       for (int64_t i = 0; i < length; ++i) {
         const A a = static_cast<A>(first[i]);
         const A b = static_cast<A>(second[i]);
-        result[i] = finish<T, op>(keep_nan<op>(a, apply<op>(a, b)), 2);
+        result[i] = finish<T, op>(apply<op>(a, b), 2);
       }
       continue;
     }
@@ -117,7 +120,7 @@ template <class T, ReduceOp op>
       const T* input = static_cast<const T*>(inputs[n]) + begin;
       for (int64_t i = 0; i < length; ++i) {
         const A a = sums[i];
-        sums[i] = keep_nan<op>(a, apply<op>(a, static_cast<A>(input[i])));
+        sums[i] = apply<op>(a, static_cast<A>(input[i]));
       }
     }
     for (int64_t i = 0; i < length; ++i) {
@@ -148,7 +151,7 @@ template <class T, ReduceOp op>
     A sum = static_cast<A>(static_cast<const T*>(inputs[0])[i]);
     for (int n = 1; n < num_inputs; ++n) {
       const A value = static_cast<A>(static_cast<const T*>(inputs[n])[i]);
-      sum = keep_nan<op>(sum, apply<op>(sum, value));
+      sum = apply<op>(sum, value);
     }
     static_cast<T*>(out)[i] = finish<T, op>(sum, num_inputs);
   }
@@ -156,7 +159,7 @@ template <class T, ReduceOp op>
 
 #if defined(__x86_64__)
 template <class T, ReduceOp op>
-[[gnu::target("avx2,f16c")]] void reduce_avx2(
+[[gnu::target("avx2")]] void reduce_avx2(
     void* out,
     const void* const* inputs,
     int num_inputs,
@@ -165,8 +168,7 @@ template <class T, ReduceOp op>
 }
 
 bool has_avx2() {
-  static const bool yes = __builtin_cpu_supports("avx2") != 0 &&
-      __builtin_cpu_supports("f16c") != 0;
+  static const bool yes = __builtin_cpu_supports("avx2") != 0;
   return yes;
 }
 #endif

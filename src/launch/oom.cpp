@@ -1,7 +1,9 @@
 #include "launch/oom.h"
 
+#include <algorithm>
 #include <fstream>
 #include <string>
+#include <utility>
 
 #include "base/error.h"
 
@@ -22,12 +24,20 @@ uint64_t counter(const std::string& path, const std::string& key) {
   return 0;
 }
 
+} // namespace
+
+OomWatch::OomWatch(std::string root)
+    : root_(std::move(root)),
+      group_kills_(count_in_group()),
+      machine_kills_(count_on_machine()) {}
+
 // A line of /proc/self/cgroup is "0::/path" for version 2, and for version 1
 // "7:memory:/path". In a container the path is often that of the machine, and
 // the group is mounted at the root.
-uint64_t count_group_kills() {
-  std::ifstream groups("/proc/self/cgroup");
+uint64_t OomWatch::count_in_group() const {
+  std::ifstream groups(root_ + "/proc/self/cgroup");
   std::string line;
+  uint64_t kills = 0;
   while (std::getline(groups, line)) {
     const size_t first = line.find(':');
     const size_t second = line.find(':', first + 1);
@@ -40,32 +50,26 @@ uint64_t count_group_kills() {
     if (!version_1 && !controllers.empty()) {
       continue;
     }
-    const std::string root =
-        version_1 ? "/sys/fs/cgroup/memory" : "/sys/fs/cgroup";
+    const std::string top =
+        c10::str(root_, "/sys/fs/cgroup", version_1 ? "/memory" : "");
     const std::string file = version_1 ? "memory.oom_control" : "memory.events";
-    const uint64_t kills =
-        counter(c10::str(root, group, "/", file), "oom_kill");
-    return kills != 0 ? kills : counter(c10::str(root, "/", file), "oom_kill");
+    for (const auto& folder : {c10::str(top, group), top}) {
+      kills = std::max(kills, counter(c10::str(folder, "/", file), "oom_kill"));
+    }
   }
-  return 0;
+  return kills;
 }
 
-uint64_t count_machine_kills() {
-  return counter("/proc/vmstat", "oom_kill");
+uint64_t OomWatch::count_on_machine() const {
+  return counter(root_ + "/proc/vmstat", "oom_kill");
 }
-
-} // namespace
-
-OomWatch::OomWatch()
-    : group_kills_(count_group_kills()),
-      machine_kills_(count_machine_kills()) {}
 
 std::string OomWatch::explain_kill() const {
-  if (count_group_kills() > group_kills_) {
+  if (count_in_group() > group_kills_) {
     return "the kernel's OOM killer ended it: the memory limit of its "
            "container or control group was reached";
   }
-  if (count_machine_kills() > machine_kills_) {
+  if (count_on_machine() > machine_kills_) {
     return "the kernel's OOM killer was at work on this machine meanwhile: "
            "probably memory ran out";
   }

@@ -72,7 +72,7 @@ void bench_collectives(
   Communicator comm = world.communicator();
   for (const int64_t bytes : bench.bytes) {
     // Rounded up so that it divides; the row says what was asked for.
-    const int64_t unit = 4 * comm.size();
+    const int64_t unit = int64_t{4} * comm.size();
     const int64_t numel = (bytes + unit - 1) / unit * comm.size();
     const auto make_tensor = [&] {
       return bench.ordinary_memory

@@ -33,16 +33,23 @@ struct Assembly::Round {
   std::atomic<pid_t> pid;
   std::atomic<int> fd;
 
-  // Two words for each rank follow.
+  struct Member {
+    std::atomic<uint32_t> listed;
+    std::atomic<uint32_t> attached;
+  };
+
+  // One for each rank follows.
+  Member& member(int rank) {
+    return reinterpret_cast<Member*>(this + 1)[rank];
+  }
   std::atomic<uint32_t>& listed(int rank) {
-    return reinterpret_cast<std::atomic<uint32_t>*>(this + 1)[2 * rank];
+    return member(rank).listed;
   }
   std::atomic<uint32_t>& attached(int rank) {
-    return reinterpret_cast<std::atomic<uint32_t>*>(this + 1)[2 * rank + 1];
+    return member(rank).attached;
   }
   static size_t bytes_for(int num_ranks) {
-    return sizeof(Round) +
-        2 * sizeof(uint32_t) * static_cast<size_t>(num_ranks);
+    return sizeof(Round) + sizeof(Member) * static_cast<size_t>(num_ranks);
   }
 };
 

@@ -271,8 +271,9 @@ bool Progress::advance_head(Queue& queue) {
     options_.on_complete(operation);
     finish(queue, nullptr);
   } catch (...) {
-    const auto error = std::current_exception();
-    fail(queue, [error](const Operation&) { return error; });
+    fail(queue, [error = std::current_exception()](const Operation&) {
+      return error;
+    });
   }
   return true;
 }

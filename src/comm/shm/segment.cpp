@@ -12,6 +12,7 @@ namespace {
 
 constexpr uint64_t kMagic = 0x31'4752'4f55'5030ULL;
 constexpr size_t kPage = 4096;
+constexpr int64_t kPairBytes = 256 << 10;
 
 size_t round_up(size_t bytes, size_t unit) {
   return (bytes + unit - 1) / unit * unit;
@@ -19,12 +20,13 @@ size_t round_up(size_t bytes, size_t unit) {
 
 // A slot holds a part for each rank; parts begin on cache lines.
 int64_t part_bytes_for(int size) {
-  return std::max<int64_t>(kSlotBytes / size / 64 * 64, 64);
+  return kSlotBytes / size / 64 * 64;
 }
 
 // There are size * size pairs, so each one is small where there are many.
 int64_t pair_bytes_for(int size) {
-  return std::clamp<int64_t>((256 << 10) / size / 4096 * 4096, 4096, 128 << 10);
+  return std::clamp<int64_t>(
+      kPairBytes / size / 4096 * 4096, 4096, kPairBytes / 2);
 }
 
 } // namespace
@@ -40,27 +42,23 @@ struct Segment::Header {
 
 // Offsets of the parts, in bytes.
 struct Segment::Layout {
-  explicit Layout(int size) {
-    const auto n = static_cast<size_t>(size);
-    states = round_up(sizeof(Header) + n * sizeof(int32_t), kCacheLine);
-    pairs = states + n * sizeof(RankState);
-    assembly = pairs + n * n * sizeof(PairState);
-    slots = round_up(assembly + Assembly::bytes_for(size), kPage);
-    results = slots + n * kDepth * kSlotBytes;
-    pair_slots = round_up(
-        results + n * kDepth * static_cast<size_t>(part_bytes_for(size)),
-        kPage);
-    total = pair_slots +
-        n * n * kPairDepth * static_cast<size_t>(pair_bytes_for(size));
-  }
+  explicit Layout(int size)
+      : n(static_cast<size_t>(size)),
+        part(static_cast<size_t>(part_bytes_for(size))),
+        pair(static_cast<size_t>(pair_bytes_for(size))),
+        area(Assembly::bytes_for(size)) {}
 
-  size_t states = 0;
-  size_t pairs = 0;
-  size_t assembly = 0;
-  size_t slots = 0;
-  size_t results = 0;
-  size_t pair_slots = 0;
-  size_t total = 0;
+  size_t n;
+  size_t part;
+  size_t pair;
+  size_t area;
+  size_t states = round_up(sizeof(Header) + n * sizeof(int32_t), kCacheLine);
+  size_t pairs = states + n * sizeof(RankState);
+  size_t assembly = pairs + n * n * sizeof(PairState);
+  size_t slots = round_up(assembly + area, kPage);
+  size_t results = slots + n * kDepth * kSlotBytes;
+  size_t pair_slots = round_up(results + n * kDepth * part, kPage);
+  size_t total = pair_slots + n * n * kPairDepth * pair;
 };
 
 std::shared_ptr<base::SharedMapping> Segment::create(

@@ -102,7 +102,7 @@ class Segment {
   }
   // rank's contribution to piece k.
   std::byte* slot(int rank, uint64_t piece) const {
-    return slots_ + (rank * kDepth + piece % kDepth) * kSlotBytes;
+    return slots_ + turn(rank, piece, kDepth) * kSlotBytes;
   }
   // The part of that contribution meant for one rank.
   std::byte* slot(int rank, uint64_t piece, int to) const {
@@ -113,7 +113,7 @@ class Segment {
   }
   // What rank has combined of piece k.
   std::byte* result(int rank, uint64_t piece) const {
-    return results_ + (rank * kDepth + piece % kDepth) * part_bytes_;
+    return results_ + turn(rank, piece, kDepth) * part_bytes_;
   }
 
   PairState& pair(int from, int to) const {
@@ -121,7 +121,7 @@ class Segment {
   }
   std::byte* pair_slot(int from, int to, uint64_t segment) const {
     return pair_slots_ +
-        ((from * size_ + to) * kPairDepth + segment % kPairDepth) * pair_bytes_;
+        turn(from * size_ + to, segment, kPairDepth) * pair_bytes_;
   }
   int64_t pair_bytes() const {
     return pair_bytes_;
@@ -140,6 +140,11 @@ class Segment {
  private:
   struct Header;
   struct Layout;
+
+  // Which of all places it is, where each owner has `depth` that take turns.
+  static int64_t turn(int owner, uint64_t number, int64_t depth) {
+    return owner * depth + static_cast<int64_t>(number) % depth;
+  }
 
   std::shared_ptr<base::SharedMapping> mapping_;
   int size_ = 0;
