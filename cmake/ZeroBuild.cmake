@@ -12,7 +12,9 @@ add_compile_options(-Wall -Wextra -Wpedantic)
 
 if(ZERO_SANITIZE)
   set(sanitize -fsanitize=${ZERO_SANITIZE} -fno-sanitize-recover=all)
-  add_compile_options(${sanitize} -fno-omit-frame-pointer)
+  # gcc is mistaken about what is uninitialized in the code that these add.
+  add_compile_options(
+    ${sanitize} -fno-omit-frame-pointer -Wno-maybe-uninitialized)
   add_link_options(${sanitize})
 endif()
 

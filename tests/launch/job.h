@@ -49,7 +49,13 @@ inline bool eventually(const std::function<bool()>& condition) {
 
 inline std::string zero_program() {
   const char* path = std::getenv("ZERO_PROGRAM");
-  return path == nullptr ? "zero" : path;
+  if (path != nullptr) {
+    return path;
+  }
+  // A test that is started by hand lies beside it.
+  const std::filesystem::path self =
+      std::filesystem::read_symlink("/proc/self/exe");
+  return self.parent_path() / "zero";
 }
 
 inline Strings zero_run(
