@@ -25,7 +25,7 @@ MPI_PROGRAM = PEERS / ".build" / "openmpi_collectives"
 OPS = ["all_reduce", "reduce_scatter", "all_gather", "broadcast", "all_to_all", "barrier"]
 TINY = 65536  # up to this many bytes the time matters rather than the rate
 
-ZERO, MEMCPY, OPENMPI, GLOO = "zero", "memcpy", "openmpi", "gloo"
+ZERO, ORDINARY, MEMCPY, OPENMPI, GLOO = "zero", "ordinary", "memcpy", "openmpi", "gloo"
 
 
 def fail(message):
@@ -82,6 +82,8 @@ def commands(options):
     ops = ",".join(options.ops)
     result = {ZERO: [options.zero, "bench", "collectives", "--json",
                      "--ranks", str(options.ranks), "--bytes", sizes]}
+    # The same with tensors outside windows, which are copied once more.
+    result[ORDINARY] = [*result[ZERO], "--ordinary-memory"]
     if OPENMPI not in options.skip:
         # Open MPI's own defaults, which give each rank a core, unless there are
         # fewer cores than ranks; it then has to be told that this is intended.
@@ -245,7 +247,8 @@ def render(lines):
 
 LEGEND = """\
 Medians over {rounds} rounds in which the programs took turns. GB/s is the whole
-unsharded buffer over the time of the slowest rank; memcpy is plain copies on as
+unsharded buffer over the time of the slowest rank. zero is measured on tensors
+in windows, ordinary is zero on any other tensors; memcpy is plain copies on as
 many cores at once as there are ranks, per core. A ratio above 1 means zero is
 faster. Times are given up to {tiny} bytes. Spread is the slowest round over the
 fastest, of the program where that is largest: ratios closer to 1 than this are noise."""
@@ -266,7 +269,7 @@ def shown_command():
 
 def markdown(options, text, peers):
     versions = {OPENMPI: f"Open MPI {peer_version('openmpi')}", GLOO: f"Gloo of PyTorch {peer_version('torch')}"}
-    facts = {**hardware(), "Ranks": options.ranks, "Compared with": ", ".join(versions[p] for p in peers) or "nothing"}
+    facts = {**hardware(), "Ranks": options.ranks, "Compared with": ", ".join(versions[p] for p in peers if p in versions) or "nothing"}
     return "\n".join([
         f"# Collectives, {options.ranks} ranks, {datetime.date.today().isoformat()}", "",
         *(f"- {name}: {value}" for name, value in facts.items()), "",
@@ -305,7 +308,7 @@ def main():
     options = parse_arguments()
     check_installed(options)
     rows = measure(options)
-    peers = [peer for peer in (OPENMPI, GLOO) if peer not in options.skip]
+    peers = [peer for peer in (ORDINARY, OPENMPI, GLOO) if peer not in options.skip]
     text = render(table(summarize(rows), peers))
     print(text)
     if options.json:
