@@ -6,6 +6,8 @@
 #include <limits>
 #include <string>
 
+#include "base/error.h"
+
 namespace zero::base {
 
 namespace {
@@ -61,6 +63,19 @@ int64_t container_memory() {
 
 int64_t available_memory() {
   return std::min(machine_memory(), container_memory());
+}
+
+void check_available_memory(int64_t bytes) {
+  const int64_t available = available_memory();
+  if (bytes > available) {
+    throw IoError(c10::str(
+        "no memory for ",
+        bytes,
+        " bytes of shared memory: ",
+        available,
+        " are available. Fix: free memory, raise the container's memory limit, "
+        "or use fewer ranks"));
+  }
 }
 
 } // namespace zero::base

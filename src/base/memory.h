@@ -9,4 +9,8 @@ namespace zero::base {
 // the containers this process is in. INT64_MAX where the system does not say.
 int64_t available_memory();
 
+// Asked before memory is taken: the system would give all there is, and then
+// kill somebody instead of saying no. Throws: IoError if it is not there.
+void check_available_memory(int64_t bytes);
+
 } // namespace zero::base

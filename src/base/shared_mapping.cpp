@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -69,12 +70,19 @@ std::shared_ptr<SharedMapping> SharedMapping::create(
         "memfd_create",
         errno));
   }
+  // Asked first: beyond this limit the system kills instead of saying no.
+  rlimit limit{};
+  if (::getrlimit(RLIMIT_FSIZE, &limit) == 0 && bytes > limit.rlim_cur) {
+    throw IoError(c10::str(
+        "cannot size shared memory to ",
+        bytes,
+        " bytes: files are limited to ",
+        limit.rlim_cur,
+        ". Fix: raise the file size limit (ulimit -f)"));
+  }
   if (::ftruncate(fd.get(), static_cast<off_t>(bytes)) != 0) {
     throw IoError(system_message(
-        c10::str(
-            "cannot size shared memory to ",
-            bytes,
-            " bytes. Fix: raise the file size limit (ulimit -f)"),
+        c10::str("cannot size shared memory to ", bytes, " bytes"),
         "ftruncate",
         errno));
   }
@@ -97,8 +105,10 @@ std::shared_ptr<SharedMapping> SharedMapping::open(SegmentAddress address) {
         c10::str(
             "cannot reach the shared memory of process ",
             address.pid,
-            ". Fix: run all ranks as one user in one PID namespace, with "
-            "/proc mounted"),
+            errno == EMFILE || errno == ENFILE
+                ? ". Fix: raise the limit of open files (ulimit -n)"
+                : ". Fix: run all ranks as one user in one PID namespace, with "
+                  "/proc mounted"),
         c10::str("open(", path, ")"),
         errno));
   }
@@ -142,18 +152,7 @@ void SharedMapping::reserve(size_t offset, size_t bytes) {
   if (bytes == 0) {
     return;
   }
-  // Asked first: fallocate would take all there is, and then the system kills
-  // somebody instead of saying no.
-  const int64_t available = available_memory();
-  if (available < 0 || bytes > static_cast<size_t>(available)) {
-    throw IoError(c10::str(
-        "no memory for ",
-        bytes,
-        " bytes of shared memory: ",
-        available,
-        " are available. Fix: free memory, raise the container's memory limit, "
-        "or use fewer ranks"));
-  }
+  check_available_memory(static_cast<int64_t>(bytes));
   const std::lock_guard lock(mutex_);
   int result = 0;
   do {

@@ -46,6 +46,12 @@ void check_tensor(const Group& group, CommOp op, const at::Tensor& tensor) {
             : std::string(" in a sparse layout"),
         ". Fix: call .contiguous() and copy the result back"));
   }
+  if (tensor.is_neg() || tensor._is_zerotensor()) {
+    throw ConfigError(c10::str(
+        prefix(group, op),
+        "expected a tensor with values of its own, got a lazily negated or "
+        "zero one. Fix: call .resolve_neg() or .clone() first"));
+  }
   if (!comm::is_supported(tensor.scalar_type())) {
     throw ConfigError(c10::str(
         prefix(group, op),
@@ -276,11 +282,11 @@ Communicator Communicator::shrink() {
 }
 
 OperationTraffic Communicator::traffic(CommOp op) const {
-  return group_->traffic(op);
+  return group_->traffic()->get(op);
 }
 
 void Communicator::reset_traffic() {
-  group_->reset_traffic();
+  group_->traffic()->reset();
 }
 
 } // namespace zero

@@ -16,18 +16,18 @@ namespace zero::comm {
 
 namespace {
 
+constexpr const char* kLauncherFix =
+    "leave the variables as the launcher set them, or unset them all to run "
+    "alone";
+constexpr const char* kSettingFix = "correct the value, or unset the variable";
+
 [[noreturn]] void refuse(
     const char* variable,
     const std::string& got,
-    const std::string& expected) {
-  throw ConfigError(c10::str(
-      variable,
-      "=",
-      got,
-      ": expected ",
-      expected,
-      ". Fix: leave the variables as the launcher set them, or unset them all "
-      "to run alone"));
+    const std::string& expected,
+    const char* fix = kLauncherFix) {
+  throw ConfigError(
+      c10::str(variable, "=", got, ": expected ", expected, ". Fix: ", fix));
 }
 
 std::string required(const Lookup& lookup, const char* variable) {
@@ -159,7 +159,7 @@ double seconds(
     }
   }
   if (!std::isfinite(value) || value <= 0) {
-    refuse(variable, text, "a number of seconds above 0");
+    refuse(variable, text, "a number of seconds above 0", kSettingFix);
   }
   return value;
 }
@@ -178,7 +178,7 @@ bool flag(
   }
   const std::string_view text = set;
   if (text != "0" && text != "1") {
-    refuse(variable, set, "0 or 1");
+    refuse(variable, set, "0 or 1", kSettingFix);
   }
   return text == "1";
 }

@@ -9,6 +9,7 @@
 #include <cerrno>
 #include <csignal>
 #include <cstdint>
+#include <system_error>
 
 #include "base/error.h"
 #include "base/log.h"
@@ -53,7 +54,14 @@ Monitor::Monitor(Roster roster, int id, double timeout_seconds)
         errno));
   }
   roster_.beat(id_);
-  thread_ = std::thread([this] { run(); });
+  try {
+    thread_ = std::thread([this] { run(); });
+  } catch (const std::system_error& error) {
+    throw IoError(c10::str(
+        "cannot start the heartbeat: no thread: ",
+        error.what(),
+        ". Fix: raise the limit of processes (ulimit -u)"));
+  }
 }
 
 Monitor::~Monitor() {

@@ -59,6 +59,21 @@ struct Greeting {
   base::SegmentAddress roster;
 };
 
+void limit_waiting(const UniqueFd& connection) {
+  const timeval limit{5, 0};
+  ::setsockopt(
+      connection.get(), SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof(limit));
+}
+
+// True when the other side has the roster open: it is then safe to end.
+bool hand_out(const UniqueFd& connection, const Greeting& greeting) {
+  limit_waiting(connection);
+  char thanks = 0;
+  return ::send(connection.get(), &greeting, sizeof(greeting), MSG_NOSIGNAL) ==
+      sizeof(greeting) &&
+      ::recv(connection.get(), &thanks, 1, 0) == 1;
+}
+
 [[noreturn]] void throw_timeout(
     const std::string& what,
     int rank,
@@ -101,8 +116,7 @@ Roster host(const Address& address, int size, double timeout_seconds) {
     const UniqueFd connection(
         ::accept4(listener.get(), nullptr, nullptr, SOCK_CLOEXEC));
     if (connection.valid() && is_same_user(connection) &&
-        ::send(connection.get(), &greeting, sizeof(greeting), MSG_NOSIGNAL) ==
-            sizeof(greeting)) {
+        hand_out(connection, greeting)) {
       --num_missing;
     }
   }
@@ -119,13 +133,14 @@ Roster visit(const Address& address, double timeout_seconds) {
             "init: the meeting point of torchrun's ranks belongs to another "
             "user. Fix: use another --master-port or --rdzv-id");
       }
-      timeval limit{1, 0};
-      ::setsockopt(
-          connection.get(), SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof(limit));
+      limit_waiting(connection);
       Greeting greeting;
       if (::recv(connection.get(), &greeting, sizeof(greeting), 0) ==
           sizeof(greeting)) {
-        return Roster::attach(base::SharedMapping::open(greeting.roster));
+        auto roster =
+            Roster::attach(base::SharedMapping::open(greeting.roster));
+        ::send(connection.get(), "", 1, MSG_NOSIGNAL);
+        return roster;
       }
     }
     std::this_thread::sleep_for(std::chrono::milliseconds(20));

@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "base/log.h"
+#include "base/memory.h"
 #include "comm/shm/buffer.h"
 #include "comm/signature.h"
 #include "comm/window_state.h"
@@ -28,7 +29,9 @@ std::shared_ptr<WindowState> make_window(
     const std::shared_ptr<Group>& group,
     int64_t bytes) {
   auto state = std::make_shared<WindowState>();
-  state->group = group;
+  state->rank = group->rank();
+  state->size = group->size();
+  state->traffic = group->traffic();
   state->bytes = group->exchange({bytes});
   int64_t total = 0;
   for (int rank = 0; rank < group->size(); ++rank) {
@@ -50,6 +53,8 @@ std::shared_ptr<WindowState> make_window(
   state->mapping = group->share(
       0,
       [&] {
+        // Each rank reserves its own part; together they have to fit.
+        base::check_available_memory(total);
         return base::SharedMapping::create(
             "zero-window",
             static_cast<size_t>(std::max(total, kPage)),
@@ -74,19 +79,18 @@ void check_range(
     int rank,
     int64_t offset,
     int64_t bytes) {
-  const auto& group = *state.group;
-  if (rank < 0 || rank >= group.size()) {
+  if (rank < 0 || rank >= state.size) {
     throw ConfigError(c10::str(
-        base::rank_prefix(group.rank(), group.size()),
+        base::rank_prefix(state.rank, state.size),
         "window: rank ",
         rank,
         " is out of range: expected 0 to ",
-        group.size() - 1));
+        state.size - 1));
   }
   const int64_t limit = state.bytes[static_cast<size_t>(rank)];
   if (offset < 0 || bytes < 0 || offset > limit || bytes > limit - offset) {
     throw ConfigError(c10::str(
-        base::rank_prefix(group.rank(), group.size()),
+        base::rank_prefix(state.rank, state.size),
         "window: ",
         bytes,
         " bytes from offset ",
@@ -104,20 +108,20 @@ Window::Window(std::shared_ptr<comm::WindowState> state)
     : state_(std::move(state)) {}
 
 at::Tensor Window::local() const {
-  return local(at::kByte, 0, bytes(state_->group->rank()));
+  return local(at::kByte, 0, bytes(state_->rank));
 }
 
 at::Tensor Window::local(
     at::ScalarType dtype,
     int64_t offset_bytes,
     int64_t numel) const {
-  const int rank = state_->group->rank();
+  const int rank = state_->rank;
   const auto element = static_cast<int64_t>(c10::elementSize(dtype));
   check_range(*state_, rank, offset_bytes, 0);
   if (numel < 0 || numel > bytes(rank) / element ||
       offset_bytes % element != 0) {
     throw ConfigError(c10::str(
-        base::rank_prefix(rank, state_->group->size()),
+        base::rank_prefix(rank, state_->size),
         "window: ",
         numel,
         " elements of ",
@@ -142,7 +146,7 @@ Work Window::get(const at::Tensor& tensor, int rank, int64_t offset_bytes)
   if (!tensor.defined() || !tensor.device().is_cpu() ||
       tensor.layout() != at::kStrided || !tensor.is_contiguous()) {
     throw ConfigError(c10::str(
-        base::rank_prefix(state_->group->rank(), state_->group->size()),
+        base::rank_prefix(state_->rank, state_->size),
         "get: expected a contiguous tensor on the CPU. Fix: read into one, "
         "then copy"));
   }
@@ -150,7 +154,7 @@ Work Window::get(const at::Tensor& tensor, int rank, int64_t offset_bytes)
   check_range(*state_, rank, offset_bytes, bytes);
   comm::copy_bytes(
       comm::bytes_of(tensor), state_->data(rank) + offset_bytes, bytes);
-  state_->group->count(CommOp::get, rank == state_->group->rank() ? 0 : bytes);
+  state_->traffic->count(CommOp::get, rank == state_->rank ? 0 : bytes);
   return {};
 }
 

@@ -8,11 +8,15 @@
 
 #include "base/shared_mapping.h"
 #include "comm/shm/group.h"
+#include "comm/traffic_counters.h"
 
 namespace zero::comm {
 
+// It does not keep the group: tensors in it do not keep a communicator alive.
 struct WindowState {
-  std::shared_ptr<Group> group;
+  int rank = 0; // this one
+  int size = 0;
+  std::shared_ptr<TrafficCounters> traffic;
   std::shared_ptr<base::SharedMapping> mapping;
   std::vector<int64_t> bytes; // by rank
   std::vector<int64_t> offsets;

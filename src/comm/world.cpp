@@ -3,6 +3,7 @@
 #include <cstdlib>
 
 #include "base/libtorch_version.h"
+#include "base/process_owned.h"
 #include "comm/environment.h"
 #include "comm/rendezvous.h"
 #include "comm/world_state.h"
@@ -17,7 +18,7 @@ std::shared_ptr<WorldState> join_world(
     const CommSettings& settings) {
   auto state = std::make_shared<WorldState>();
   state->membership =
-      std::make_shared<Membership>(std::move(roster), id, settings);
+      base::make_process_owned<Membership>(std::move(roster), id, settings);
   state->group = Group::form(state->membership);
   return state;
 }
@@ -48,11 +49,20 @@ comm::Roster find_roster(
 } // namespace
 
 World init(const InitOptions& options) {
-  // A process has one place in the world that started it.
+  // A process has one place in the world that started it, for as long as a
+  // World or a Communicator of it lives.
   static std::mutex mutex;
   static std::weak_ptr<comm::WorldState> joined;
+  static std::weak_ptr<comm::Group> group;
   const std::lock_guard lock(mutex);
   if (auto state = joined.lock()) {
+    return World(std::move(state));
+  }
+  if (auto alive = group.lock()) {
+    auto state = std::make_shared<comm::WorldState>();
+    state->membership = alive->membership();
+    state->group = std::move(alive);
+    joined = state;
     return World(std::move(state));
   }
   base::require_libtorch();
@@ -64,6 +74,7 @@ World init(const InitOptions& options) {
   auto state = comm::join_world(
       find_roster(environment, settings), environment.rank, settings);
   joined = state;
+  group = state->group;
   return World(std::move(state));
 }
 

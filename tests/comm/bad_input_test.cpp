@@ -1,7 +1,10 @@
 // What cannot be done is refused with one clear error, and nothing is broken.
 #include <sys/resource.h>
 
+#include <fstream>
+
 #include "comm/ranks.h"
+#include "comm/shm/segment.h"
 
 namespace zero::test {
 namespace {
@@ -116,17 +119,17 @@ TEST(BadInput, NoMemoryForTheSegment) {
   // In a process of its own, whose address space is cut.
   const pid_t pid = ::fork();
   if (pid == 0) {
-    // Enough to go on, not enough for a segment of 64 ranks.
-    rlimit limit{};
-    ::getrlimit(RLIMIT_FSIZE, &limit);
-    limit.rlim_cur = 1 << 20;
-    ::setrlimit(RLIMIT_FSIZE, &limit);
-    ::signal(SIGXFSZ, SIG_IGN);
+    std::ifstream file("/proc/self/statm");
+    rlim_t pages = 0;
+    file >> pages;
+    const rlim_t bytes = pages * 4096 + (1 << 20);
+    const rlimit limit{bytes, bytes};
+    ::setrlimit(RLIMIT_AS, &limit);
     try {
-      run_threads(2, [](World) {});
+      comm::Segment::create(std::vector<int>(64));
     } catch (const IoError& error) {
       const std::string text = error.what();
-      ::_exit(text.find("ulimit -f") != std::string::npos ? 0 : 1);
+      ::_exit(text.find("ulimit -v") != std::string::npos ? 0 : 1);
     }
     ::_exit(2);
   }

@@ -59,29 +59,36 @@ std::exception_ptr Complaints::timed_out(const Operation& operation) const {
 }
 
 void Complaints::warn_late(const Operation& operation, double seconds) const {
-  for (const int rank : operation.awaited()) {
-    const auto at = Position::unpack(
-        segment_.state(rank).position.load(std::memory_order_relaxed));
-    const std::string reached = at.sequence < 0
-        ? "has not called anything yet"
-        : c10::str(
-              at.inside ? "is in " : "has completed ",
-              zero::name_of(at.op),
-              " #",
-              at.sequence);
-    base::log_warning(
-        options_.rank,
-        segment_.size(),
-        c10::str(
-            "rank ",
-            rank,
-            " is late: awaited for ",
-            static_cast<int>(seconds),
-            " s in ",
-            call(operation),
-            "; it ",
-            reached));
+  const auto awaited = operation.awaited();
+  if (awaited.empty()) {
+    return;
   }
+  const int first = awaited.front();
+  const auto at = Position::unpack(
+      segment_.state(first).position.load(std::memory_order_relaxed));
+  const std::string reached = at.sequence < 0
+      ? "has not called anything yet"
+      : c10::str(
+            at.inside ? "is in " : "has completed ",
+            zero::name_of(at.op),
+            " #",
+            at.sequence);
+  // One line, however many there are.
+  const std::vector<int> others(awaited.begin() + 1, awaited.end());
+  base::log_warning(
+      options_.rank,
+      segment_.size(),
+      c10::str(
+          "rank ",
+          first,
+          " is late: awaited for ",
+          static_cast<int>(seconds),
+          " s in ",
+          call(operation),
+          "; it ",
+          reached,
+          others.empty() ? "" : "; so are ranks ",
+          c10::Join(", ", others)));
 }
 
 } // namespace zero::comm

@@ -20,7 +20,7 @@ class Complaints {
   std::exception_ptr deserted(const Operation& operation, int rank) const;
   std::exception_ptr timed_out(const Operation& operation) const;
 
-  // Names every rank that the operation waits for, and where each one is.
+  // Names the ranks that the operation waits for, and where the first one is.
   void warn_late(const Operation& operation, double seconds) const;
 
  private:

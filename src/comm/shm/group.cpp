@@ -4,12 +4,15 @@
 
 #include <algorithm>
 #include <optional>
+#include <utility>
 
 #include "base/cores.h"
 #include "base/error.h"
 #include "base/log.h"
+#include "base/process_owned.h"
 #include "comm/shm/assembly.h"
 #include "comm/shm/collectives.h"
+#include "comm/shm/doorbell.h"
 #include "comm/window_state.h"
 
 namespace zero::comm {
@@ -42,7 +45,8 @@ std::shared_ptr<Group> Group::form(std::shared_ptr<Membership> membership) {
           {rank, "init", -1});
     }
   }
-  return std::make_shared<Group>(std::move(membership), outcome.segment);
+  return base::make_process_owned<Group>(
+      std::move(membership), outcome.segment);
 }
 
 Group::Group(
@@ -56,6 +60,7 @@ Group::Group(
           ids_.begin())),
       produced_(ids_.size()),
       consumed_(ids_.size()),
+      traffic_(std::make_shared<TrafficCounters>()),
       progress_(segment_, progress_options()) {
   ZERO_CHECK(rank_ < size(), "this rank is not in the group");
   segment_.close_address();
@@ -67,7 +72,7 @@ Progress::Options Group::progress_options() {
       .progress_timeout_seconds =
           membership_->settings().progress_timeout_seconds,
       .may_spin = membership_->roster().size() <= base::available_cores(),
-      .gone = [this](int rank) { return gone(rank); },
+      .lost_ranks = [this] { return lost_ranks(); },
       .epitaph = [this](int rank) { return epitaph(rank); },
       .deserter =
           [this] {
@@ -76,7 +81,8 @@ Progress::Options Group::progress_options() {
       .on_complete =
           [this](const Operation& operation) {
             if (operation.counted) {
-              count(operation.signature().op, operation.bytes_received());
+              traffic_->count(
+                  operation.signature().op, operation.bytes_received());
             }
           }};
 }
@@ -85,17 +91,53 @@ CollectiveContext Group::context() {
   return {segment_, rank_, membership_->settings().verify, next_piece_};
 }
 
+Group::~Group() {
+  segment_.state(rank_).dropped = 1;
+  for (int other = 0; other < size(); ++other) {
+    ring(segment_.state(other));
+  }
+}
+
 bool Group::gone(int rank) const {
-  return membership_->roster().gone(ids_[static_cast<size_t>(rank)]);
+  return membership_->roster().gone(ids_[static_cast<size_t>(rank)]) ||
+      segment_.state(rank).dropped != 0;
+}
+
+// Who is the cause comes first: a rank that died, then one that left, then one
+// that failed because of another, then one that only dropped the communicator.
+std::vector<int> Group::lost_ranks() const {
+  const Roster& roster = membership_->roster();
+  std::vector<std::pair<int, int>> order;
+  for (int rank = 0; rank < size(); ++rank) {
+    const int id = ids_[static_cast<size_t>(rank)];
+    if (rank != rank_ && gone(rank)) {
+      const int guilt = !roster.gone(id)          ? 3
+          : roster.is_victim(id)                  ? 2
+          : roster.state(id) == MemberState::left ? 1
+                                                  : 0;
+      order.emplace_back(guilt, rank);
+    }
+  }
+  std::sort(order.begin(), order.end());
+  std::vector<int> ranks;
+  for (const auto& [guilt, rank] : order) {
+    ranks.push_back(rank);
+  }
+  return ranks;
 }
 
 std::string Group::epitaph(int rank) const {
   Roster& roster = membership_->roster();
   const int id = ids_[static_cast<size_t>(rank)];
   roster.note_victim(membership_->id());
-  return roster.state(id) == MemberState::left
-      ? "it has left the world, its program ended or failed"
-      : c10::str("its process ", roster.pid(id), " is gone");
+  switch (roster.state(id)) {
+    case MemberState::lost:
+      return c10::str("its process ", roster.pid(id), " is gone");
+    case MemberState::left:
+      return "it has left the world, its program ended or failed";
+    default:
+      return "it has dropped this communicator";
+  }
 }
 
 std::vector<int64_t> Group::exchange(const std::vector<int64_t>& values) {
@@ -171,10 +213,14 @@ std::shared_ptr<Group> Group::split(int color, int key) {
   }
   auto segment = share(
       ranks.front(), [&] { return Segment::create(ids); }, [](auto&) {});
-  return std::make_shared<Group>(membership_, std::move(segment));
+  return base::make_process_owned<Group>(membership_, std::move(segment));
 }
 
 std::shared_ptr<Group> Group::shrink() {
+  const std::lock_guard lock(shrink_mutex_);
+  if (successor_) {
+    return successor_;
+  }
   progress_.abandon(c10::str(
       base::rank_prefix(rank_, size()),
       "the communicator was given up by shrink(). Fix: use the one that "
@@ -196,7 +242,9 @@ std::shared_ptr<Group> Group::shrink() {
                  return Segment::create(ids);
                }})
           .run();
-  return std::make_shared<Group>(membership_, std::move(outcome.segment));
+  successor_ =
+      base::make_process_owned<Group>(membership_, std::move(outcome.segment));
+  return successor_;
 }
 
 void Group::add_window(const std::shared_ptr<WindowState>& window) {
@@ -221,24 +269,6 @@ std::byte* Group::address(int rank, const WindowLocation& location) const {
   const auto window = windows_[static_cast<size_t>(location.window)].lock();
   ZERO_CHECK(window != nullptr, "window ", location.window, " is gone");
   return window->data(rank) + location.offset;
-}
-
-OperationTraffic Group::traffic(CommOp op) const {
-  const auto& counters = counters_[static_cast<size_t>(op)];
-  return {counters.calls, counters.bytes_received};
-}
-
-void Group::count(CommOp op, int64_t bytes_received) {
-  auto& counters = counters_[static_cast<size_t>(op)];
-  counters.calls += 1;
-  counters.bytes_received += bytes_received;
-}
-
-void Group::reset_traffic() {
-  for (auto& counters : counters_) {
-    counters.calls = 0;
-    counters.bytes_received = 0;
-  }
 }
 
 } // namespace zero::comm

@@ -2,8 +2,6 @@
 // segment they share, who they are, and the operations of this rank.
 #pragma once
 
-#include <array>
-#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -16,6 +14,7 @@
 #include "comm/shm/collective.h"
 #include "comm/shm/progress.h"
 #include "comm/shm/segment.h"
+#include "comm/traffic_counters.h"
 
 namespace zero::comm {
 
@@ -38,6 +37,9 @@ class Group {
   Group(
       std::shared_ptr<Membership> membership,
       std::shared_ptr<base::SharedMapping> segment);
+  ~Group(); // the others learn that this rank takes no part any more
+  Group(const Group&) = delete;
+  Group& operator=(const Group&) = delete;
 
   int rank() const {
     return rank_;
@@ -47,6 +49,9 @@ class Group {
   }
   const Segment& segment() const {
     return segment_;
+  }
+  const std::shared_ptr<Membership>& membership() const {
+    return membership_;
   }
   Progress& progress() {
     return progress_;
@@ -60,6 +65,7 @@ class Group {
   }
 
   std::shared_ptr<Group> split(int color, int key);
+  // The same group when it is called again.
   std::shared_ptr<Group> shrink();
 
   // Collective: `values` of every rank, one rank after another.
@@ -78,17 +84,13 @@ class Group {
   // Of rank's tensor. The window is alive, as is who asks by a tensor in it.
   std::byte* address(int rank, const WindowLocation& location) const;
 
-  OperationTraffic traffic(CommOp op) const;
-  void count(CommOp op, int64_t bytes_received);
-  void reset_traffic();
+  const std::shared_ptr<TrafficCounters>& traffic() const {
+    return traffic_;
+  }
 
  private:
-  struct Counters {
-    std::atomic<int64_t> calls = 0;
-    std::atomic<int64_t> bytes_received = 0;
-  };
-
   bool gone(int rank) const;
+  std::vector<int> lost_ranks() const;
   std::string epitaph(int rank) const;
   Progress::Options progress_options();
 
@@ -99,7 +101,9 @@ class Group {
   uint64_t next_piece_ = 0;
   std::vector<uint64_t> produced_; // message segments, by peer
   std::vector<uint64_t> consumed_;
-  std::array<Counters, kNumCommOps> counters_;
+  std::shared_ptr<TrafficCounters> traffic_; // windows count too
+  std::mutex shrink_mutex_;
+  std::shared_ptr<Group> successor_; // what shrink() has made
   mutable std::mutex windows_mutex_;
   std::vector<std::weak_ptr<WindowState>> windows_;
   Progress progress_; // last: its thread uses the fields above

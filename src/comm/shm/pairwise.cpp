@@ -128,6 +128,9 @@ class Recv final : public Pairwise {
         consumed_(consumed) {}
 
   bool advance() override {
+    if (channel_.refused.load() != 0) {
+      disagree(channel_.headers[consumed_ % kPairDepth]);
+    }
     bool moved = false;
     while (done_ < segments_ && channel_.produced.load() > consumed_) {
       if (done_ == 0) {

@@ -3,8 +3,10 @@
 #include <sched.h>
 
 #include <algorithm>
+#include <system_error>
 
 #include "base/error.h"
+#include "base/log.h"
 #include "comm/shm/doorbell.h"
 
 namespace zero::comm {
@@ -84,10 +86,27 @@ void Progress::hand_over() {
   if (num_waiting_ > 0) {
     changed_.notify_all();
   } else if (own_thread_needed()) {
-    if (!thread_.joinable()) {
-      thread_ = std::thread([this] { run_own_thread(); });
-    }
+    start_own_thread();
     wanted_.notify_one();
+  }
+}
+
+void Progress::start_own_thread() {
+  if (thread_.joinable() || thread_refused_) {
+    return;
+  }
+  try {
+    thread_ = std::thread([this] { run_own_thread(); });
+  } catch (const std::system_error& error) {
+    thread_refused_ = true;
+    base::log_warning(
+        options_.rank,
+        segment_.size(),
+        c10::str(
+            "no thread for communication: ",
+            error.what(),
+            "; operations go on only while somebody waits for them. Fix: raise "
+            "the limit of processes (ulimit -u)"));
   }
 }
 
@@ -329,7 +348,7 @@ void Progress::idle(int& idle_rounds, Driver who) {
 void Progress::fail_what_cannot_be() {
   // In this order: what a rank did before it was lost still counts.
   const int deserter = options_.deserter();
-  const auto lost = lost_ranks();
+  const auto lost = options_.lost_ranks();
   if (advance_heads()) {
     return;
   }
@@ -379,16 +398,6 @@ void Progress::fail_if_late(Queue& queue) {
     operation.warned = now;
     complaints_.warn_late(operation, stuck);
   }
-}
-
-std::vector<int> Progress::lost_ranks() const {
-  std::vector<int> lost;
-  for (int rank = 0; rank < segment_.size(); ++rank) {
-    if (rank != options_.rank && options_.gone(rank)) {
-      lost.push_back(rank);
-    }
-  }
-  return lost;
 }
 
 } // namespace zero::comm

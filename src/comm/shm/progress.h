@@ -79,13 +79,13 @@ class Progress {
   // Called with the lock: becomes the driver, until it has done its part.
   void drive_as(Lock& lock, const Operation* until, Driver who);
   void hand_over();
+  void start_own_thread();
   // Called by the driver, or with the lock while there is none.
   bool own_thread_needed() const;
   void run_own_thread();
 
   template <class Visitor>
   void for_each_queue(Visitor visit);
-  std::vector<int> lost_ranks() const;
 
   const Segment& segment_;
   Options options_;
@@ -100,6 +100,7 @@ class Progress {
   std::map<Channel, int64_t> next_message_;
   std::string abandoned_; // the reason, if it is so
   std::thread thread_;
+  bool thread_refused_ = false;
 
   // Hints that make the driver look at the fields above, or let go.
   std::atomic<bool> has_submitted_ = false;

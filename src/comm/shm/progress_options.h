@@ -3,6 +3,7 @@
 
 #include <functional>
 #include <string>
+#include <vector>
 
 #include "comm/shm/operation.h"
 
@@ -12,8 +13,9 @@ struct ProgressOptions {
   int rank = 0;
   double progress_timeout_seconds = 0;
   bool may_spin = false; // whether each rank has a core of its own
-  std::function<bool(int)> gone; // whether a rank of the group is gone
-  std::function<std::string(int)> epitaph; // what to say of it then
+  // The ranks of the group that are gone, those first that are the cause.
+  std::function<std::vector<int>()> lost_ranks;
+  std::function<std::string(int)> epitaph; // what to say of one
   // A rank that has given up the communicator by shrink(), or -1: it takes no
   // part any more, so who waits for it has to stop waiting too.
   std::function<int()> deserter;

@@ -65,6 +65,7 @@ struct RankState {
 
   alignas(kCacheLine) std::atomic<uint32_t> doorbell; // others ring it
   std::atomic<uint32_t> sleeping; // whether ringing is needed
+  std::atomic<uint32_t> dropped; // takes no part in this group any more
 
   // Collectives whose signature is there, and those it has compared.
   alignas(kCacheLine) std::atomic<uint64_t> announced;
