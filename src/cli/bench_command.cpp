@@ -1,4 +1,5 @@
 // `zero bench`: measures how fast this machine does what training needs.
+#include <sched.h>
 #include <zero/local.h>
 #include <zero/world.h>
 
@@ -11,6 +12,7 @@
 #include "base/error.h"
 #include "cli/bench/collectives.h"
 #include "cli/commands.h"
+#include "comm/environment.h"
 #include "launch/run.h"
 
 namespace zero::cli {
@@ -21,7 +23,8 @@ constexpr const char* kFooter = R"(Example:
   zero bench collectives -n 2 --bytes 8,67108864 --json
 
 Each row: backend, operation, ranks, bytes of the full unsharded buffer, median
-seconds of the slowest rank, bytes over seconds. The rows of memcpy are plain
+seconds of the slowest rank, bytes over seconds. Each rank keeps to a core of its
+own, if there are enough. The rows of memcpy are plain
 copies that all ranks make at once, per rank. Operations take turns, so that all
 of them meet the same noise. Tensors are float32. They lie in windows, where ranks
 read each other's memory in place; --ordinary-memory measures any other tensor,
@@ -81,6 +84,27 @@ int start_ranks(const Options& options) {
   return launch::run(run);
 }
 
+// A core for each rank, as far as there are any: what is measured is how ranks
+// talk, not where the system happens to put them. Threads that this one starts
+// later stay there too.
+void take_a_core(int rank, int num_ranks) {
+  cpu_set_t allowed;
+  CPU_ZERO(&allowed);
+  if (::sched_getaffinity(0, sizeof(allowed), &allowed) != 0 ||
+      CPU_COUNT(&allowed) < num_ranks) {
+    return;
+  }
+  int nth = 0;
+  for (int core = 0; core < CPU_SETSIZE; ++core) {
+    if (CPU_ISSET(core, &allowed) && nth++ == rank) {
+      cpu_set_t one;
+      CPU_ZERO(&one);
+      CPU_SET(core, &one);
+      ::sched_setaffinity(0, sizeof(one), &one);
+    }
+  }
+}
+
 int run_collectives(const Options& options) {
   if (options.bench.backend == "shm" && std::getenv("ZERO_RANK") == nullptr) {
     return start_ranks(options);
@@ -90,9 +114,13 @@ int run_collectives(const Options& options) {
   };
   if (options.bench.backend == "local") {
     run_threads(options.ranks, [&](World world) {
+      take_a_core(world.rank(), world.size());
       bench_collectives(world, options.bench, report);
     });
   } else {
+    const auto lookup = [](const char* name) { return std::getenv(name); };
+    const auto place = comm::read_environment(lookup);
+    take_a_core(place.rank, place.size);
     World world = init();
     bench_collectives(world, options.bench, report);
   }
