@@ -28,7 +28,8 @@ struct InitOptions {
   std::optional<double> progress_timeout_seconds;
 
   // Compare what the ranks call before any data is used, so that ranks that
-  // call different things get an error. ZERO_VERIFY, on.
+  // call different things get an error. The same on every rank. ZERO_VERIFY,
+  // on.
   std::optional<bool> verify;
 };
 

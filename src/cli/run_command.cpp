@@ -26,7 +26,8 @@ When a rank fails, the others get SIGTERM, and SIGKILL if they still run after
 the grace time. The rank that failed first is reported last, with its last lines
 of output. SIGINT, SIGTERM, SIGHUP and SIGQUIT end the job in the same way; a
 second SIGINT or SIGTERM kills it at once. SIGUSR1, SIGUSR2, SIGTSTP and SIGCONT
-are passed on. However the job ends, no process of it is left.
+are passed on. However the job ends, no process of it is left: zero run is two
+processes, and if one is killed the other ends what is left.
 
 Exit code: that of the rank that failed first, 128 + N if signal N ended it or
 the job, 126 or 127 if PROGRAM cannot be executed, 2 if the command line is
