@@ -153,7 +153,8 @@ void Supervisor::finish() {
 int Supervisor::exit_code() const {
   switch (ending_) {
     case Ending::no:
-      break;
+      // What was lost on the way to a full disk is not a success.
+      return output_->writer().write_error() != 0 ? 1 : 0;
     case Ending::rank_failed:
       return exit_code_of(cause_.get().status);
     case Ending::user_signal:

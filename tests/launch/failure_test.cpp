@@ -1,6 +1,8 @@
 // How a job ends when a rank fails, and whom it blames.
 #include <gtest/gtest.h>
+#include <sys/wait.h>
 
+#include <cstdlib>
 #include <cstring>
 
 #include "base/error.h"
@@ -33,6 +35,13 @@ TEST(Failure, TheExitCodeIsThatOfTheRankThatFailed) {
       std::string::npos)
       << job.err();
   EXPECT_TRUE(job.nothing_left());
+}
+
+TEST(Failure, OutputThatIsLostIsNoSuccess) {
+  const std::string command = std::string(std::getenv("ZERO_PROGRAM")) +
+      " run -n 2 /bin/echo lost > /dev/full 2> /dev/null";
+  const int status = std::system(command.c_str());
+  EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 1) << status;
 }
 
 TEST(Failure, AKilledRankGivesItsSignalAndIsNamed) {
