@@ -6,8 +6,8 @@
 #   3. the torch in the project's own environment, .venv
 #
 # A prefix is the torch/ folder of a wheel or an unpacked libtorch archive, for
-# CPU or CUDA. Torch's own TorchConfig.cmake is not used: in a CUDA wheel it asks
-# for a CUDA toolkit, and libzero links nothing of CUDA.
+# CPU or CUDA. Torch's own TorchConfig.cmake is not used: in a CUDA wheel it
+# asks for a CUDA toolkit, and libzero links nothing of CUDA.
 #
 # Defines the target LibTorch::LibTorch, and LibTorch_PREFIX, LibTorch_VERSION
 # and LibTorch_CXX11_ABI.
@@ -55,7 +55,8 @@ print(*u.find_spec('torch').submodule_search_locations)"
     ERROR_QUIET RESULT_VARIABLE ignored)
   list(APPEND places "${path}")
 
-  file(GLOB paths "${PROJECT_SOURCE_DIR}/.venv/lib/python3*/site-packages/torch")
+  set(venv "${PROJECT_SOURCE_DIR}/.venv")
+  file(GLOB paths "${venv}/lib/python3*/site-packages/torch")
   list(APPEND places ${paths})
   set(${result} "${places}" PARENT_SCOPE)
 endfunction()

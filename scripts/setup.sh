@@ -54,7 +54,8 @@ END
 }
 
 has_libtorch() {
-  [[ -n ${LIBTORCH_PREFIX:-} ]] || [[ $(cat $STAMP 2>/dev/null) == "$TORCH" ]] ||
+  [[ -n ${LIBTORCH_PREFIX:-} ]] ||
+    [[ $(cat $STAMP 2>/dev/null) == "$TORCH" ]] ||
     at_least $OLDEST_TORCH python_torch_version
 }
 

@@ -8,8 +8,8 @@ from repository import ROOT, files, finish
 
 # From the lowest on.
 LAYERS = (
-    "base comm config shard observe gather reduce optim engine checkpoint launch "
-    "data models tasks report cli"
+    "base comm config shard observe gather reduce optim engine checkpoint "
+    "launch data models tasks report cli"
 ).split()
 
 INCLUDE = re.compile(r'^\s*#\s*include\s*"([^"]+)"', re.MULTILINE)
@@ -34,7 +34,7 @@ problems = []
 sources = [*files(".h", ".cpp", under="src"), *files(".h", under="include")]
 for path in sources:
     if path.parts[0] == "src" and path.parts[1] not in LAYERS:
-        problems.append(f"{path}: not in a layer of scripts/checks/check_layers.py")
+        problems.append(f"{path}: not in a layer of check_layers.py")
         continue
     for included in INCLUDE.findall((ROOT / path).read_text()):
         reason = problem_of(path, included)

@@ -240,7 +240,7 @@ bool Assembly::join(Round& round, Outcome& outcome) {
   } catch (const IoError&) {
     // A process loses its descriptors shortly before it counts as gone.
     const auto start = base::Clock::now();
-    while (!participant_.gone(claimer) && base::seconds_since(start) < 1) {
+    while (!participant_.gone(claimer) && base::seconds_since(start) < 5) {
       std::this_thread::sleep_for(kSlice);
     }
     const bool claimer_gone = participant_.gone(claimer);
