@@ -177,8 +177,8 @@ void Assembly::propose(Round& round) {
     }
   }
   try {
-    own_segment_ = participant_.build(members);
-    const auto address = own_segment_->address();
+    own_segments_.push_back(participant_.build(members));
+    const auto address = own_segments_.back()->address();
     round.pid = address.pid;
     round.fd = address.fd;
     round.proposal = kReady;
@@ -234,7 +234,7 @@ bool Assembly::join(Round& round, Outcome& outcome) {
   }
   try {
     outcome.segment = claimer == participant_.rank
-        ? own_segment_
+        ? own_segments_.back()
         : base::SharedMapping::open({round.pid, round.fd});
     round.attached(participant_.rank) = kAttached;
   } catch (const IoError&) {

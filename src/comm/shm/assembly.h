@@ -78,7 +78,9 @@ class Assembly {
 
   std::byte* area_;
   Participant participant_;
-  std::shared_ptr<base::SharedMapping> own_segment_; // of this rank's proposal
+  // Of this rank's proposals, the newest last. Those of failed rounds stay
+  // until all is over: a slower rank may be about to map one.
+  std::vector<std::shared_ptr<base::SharedMapping>> own_segments_;
 };
 
 } // namespace zero::comm
