@@ -49,7 +49,7 @@ void add_run_command(
   auto* command = app.add_subcommand("run", "Run a program as several ranks");
   auto options = std::make_shared<launch::RunOptions>();
   auto on_loss = std::make_shared<std::string>("stop");
-  auto placeholder = std::make_shared<std::string>();
+  auto first_word = std::make_shared<std::string>();
 
   command
       ->add_option(
@@ -74,12 +74,12 @@ void add_run_command(
   command
       ->add_option(
           "PROGRAM",
-          *placeholder,
+          *first_word,
           "The program; all that follows are its arguments")
       ->type_name("[ARGS...]")
       ->required();
   command->footer(kFooter);
-  command->callback([&, options, on_loss, placeholder] {
+  command->callback([&, options, on_loss, first_word] {
     options->command = program;
     exit_code = launch::run(*options);
   });
