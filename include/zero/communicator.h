@@ -30,7 +30,7 @@ struct WindowState;
 
 enum class ReduceOp : uint8_t { sum, mean, max, min };
 
-// The operations that are counted, and that errors name.
+// The operations that errors name. Making a window or a group is not counted.
 enum class CommOp : uint8_t {
   all_reduce,
   reduce_scatter,
@@ -41,8 +41,10 @@ enum class CommOp : uint8_t {
   send,
   recv,
   get,
+  window,
+  split,
 };
-inline constexpr int kNumCommOps = 9;
+inline constexpr int kNumCommOps = 11;
 const char* name_of(CommOp op);
 
 // What one kind of operation has cost this rank: payload bytes that it read

@@ -12,25 +12,28 @@
 
 namespace zero {
 
+class World;
+
 namespace comm {
 struct WorldState;
-}
+const std::shared_ptr<WorldState>& state_of(const World& world);
+} // namespace comm
 
 // What is not set here comes from the environment, else from the default.
 struct InitOptions {
   // A rank whose heartbeat is silent for so long is lost: it is killed, and the
   // others go on when its process is gone. Shorter finds stopped ranks sooner;
   // longer forgives a machine that stalls. ZERO_TIMEOUT_SECONDS, 10.
-  std::optional<double> timeout_seconds;
+  std::optional<double> timeout_seconds = {};
 
   // A rank that is alive but does not reach an operation for so long fails it
   // with CommTimeout. ZERO_PROGRESS_TIMEOUT_SECONDS, 1800.
-  std::optional<double> progress_timeout_seconds;
+  std::optional<double> progress_timeout_seconds = {};
 
   // Compare what the ranks call before any data is used, so that ranks that
   // call different things get an error. The same on every rank. ZERO_VERIFY,
   // on.
-  std::optional<bool> verify;
+  std::optional<bool> verify = {};
 };
 
 // A cheap handle; copies speak of the same world.
@@ -53,6 +56,7 @@ class World {
   explicit World(std::shared_ptr<comm::WorldState> state);
 
  private:
+  friend const std::shared_ptr<comm::WorldState>& comm::state_of(const World&);
   std::shared_ptr<comm::WorldState> state_;
 };
 

@@ -21,7 +21,7 @@ class Membership {
  public:
   // Throws: ConfigError when the id is out of range or already taken.
   Membership(Roster roster, int id, CommSettings settings)
-      : roster_((roster.join(id), std::move(roster))),
+      : roster_((roster.join(id, settings.verify), std::move(roster))),
         id_(id),
         settings_(settings),
         monitor_(roster_, id, settings.timeout_seconds) {}

@@ -140,6 +140,7 @@ void Monitor::check_heartbeat(int peer, base::TimePoint now) {
           timeout_.count(),
           " s: it is killed and counts as lost"));
   seen.condemned = true;
+  roster_.note_silent(peer); // before its end can be noticed
   pidfd_kill(seen.pidfd.get());
 }
 

@@ -22,7 +22,9 @@ struct alignas(64) Roster::Member {
   std::atomic<MemberState> state;
   std::atomic<pid_t> pid;
   std::atomic<uint64_t> heartbeat;
+  std::atomic<bool> verify;
   std::atomic<bool> victim;
+  std::atomic<bool> silent;
 };
 
 Roster::Roster(std::shared_ptr<base::SharedMapping> mapping)
@@ -77,7 +79,7 @@ int Roster::size() const {
   return header().num_ranks;
 }
 
-void Roster::join(int id) {
+void Roster::join(int id, bool verify) {
   if (id < 0 || id >= size()) {
     throw ConfigError(c10::str(
         "rank ",
@@ -98,6 +100,7 @@ void Roster::join(int id) {
         ". Fix: call zero::init() in one process per rank; a child process "
         "does not inherit its parent's rank"));
   }
+  member(id).verify = verify;
   auto expected = MemberState::absent;
   member(id).state.compare_exchange_strong(expected, MemberState::alive);
 }
@@ -127,6 +130,10 @@ pid_t Roster::pid(int id) const {
   return member(id).pid;
 }
 
+bool Roster::verifies(int id) const {
+  return member(id).verify;
+}
+
 void Roster::beat(int id) {
   member(id).heartbeat.fetch_add(1);
 }
@@ -141,6 +148,14 @@ void Roster::note_victim(int id) {
 
 bool Roster::is_victim(int id) const {
   return member(id).victim;
+}
+
+void Roster::note_silent(int id) {
+  member(id).silent = true;
+}
+
+bool Roster::is_silent(int id) const {
+  return member(id).silent;
 }
 
 } // namespace zero::comm

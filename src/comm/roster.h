@@ -43,14 +43,16 @@ class Roster {
     return mapping_->address();
   }
 
+  // `verify`: whether this rank compares what the ranks call.
   // Throws: ConfigError when the id is out of range or already taken.
-  void join(int id);
+  void join(int id, bool verify = true);
   void leave(int id);
   void mark_lost(int id);
 
   MemberState state(int id) const;
   bool gone(int id) const;
   pid_t pid(int id) const;
+  bool verifies(int id) const;
 
   void beat(int id);
   uint64_t heartbeat(int id) const;
@@ -59,6 +61,10 @@ class Roster {
   // launcher can tell the first cause from what followed.
   void note_victim(int id);
   bool is_victim(int id) const;
+
+  // Remembers that this rank is killed because it gave no sign of life.
+  void note_silent(int id);
+  bool is_silent(int id) const;
 
   // Where the ranks form their first group; see assembly.h.
   std::byte* assembly() const;

@@ -26,6 +26,10 @@ const char* name_of(CommOp op) {
       return "recv";
     case CommOp::get:
       return "get";
+    case CommOp::window:
+      return "window";
+    case CommOp::split:
+      return "split";
   }
   return "unknown";
 }
@@ -77,7 +81,9 @@ std::string describe(const Signature& signature) {
   std::string arguments;
   switch (signature.op) {
     case CommOp::barrier:
-      return "barrier()";
+    case CommOp::window:
+    case CommOp::split:
+      return c10::str(zero::name_of(signature.op), "()");
     case CommOp::all_reduce:
     case CommOp::reduce_scatter:
       arguments = c10::str(name_of(signature.reduce), ", ");

@@ -32,7 +32,7 @@ std::shared_ptr<WindowState> make_window(
   state->rank = group->rank();
   state->size = group->size();
   state->traffic = group->traffic();
-  state->bytes = group->exchange({bytes});
+  state->bytes = group->exchange(CommOp::window, {bytes});
   int64_t total = 0;
   for (int rank = 0; rank < group->size(); ++rank) {
     const int64_t part = state->bytes[static_cast<size_t>(rank)];
@@ -51,6 +51,7 @@ std::shared_ptr<WindowState> make_window(
   }
   const auto own = static_cast<size_t>(group->rank());
   state->mapping = group->share(
+      CommOp::window,
       0,
       [&] {
         // Each rank reserves its own part; together they have to fit.

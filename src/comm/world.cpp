@@ -23,6 +23,10 @@ std::shared_ptr<WorldState> join_world(
   return state;
 }
 
+const std::shared_ptr<WorldState>& state_of(const World& world) {
+  return world.state_;
+}
+
 } // namespace comm
 
 namespace {

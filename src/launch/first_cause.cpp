@@ -42,7 +42,10 @@ std::string failure_report(
   if (WIFSIGNALED(end.status)) {
     const int signal = WTERMSIG(end.status);
     report << "was killed by " << signal_name(signal);
-    if (signal == SIGKILL) {
+    if (signal == SIGKILL && end.silent) {
+      report << " (by the other ranks: it had given no sign of life; perhaps "
+                "it was stopped, or its machine was overloaded)";
+    } else if (signal == SIGKILL) {
       report << " (" << oom.explain_kill() << ")";
     } else if (WCOREDUMP(end.status)) {
       report << " (core dumped)";

@@ -22,7 +22,8 @@ struct RankEnd {
   pid_t pid = 0;
   int status = 0;
   bool victim = false; // it failed because another rank was lost
-  bool deserted = false; // it ended as a member of the world, without leaving
+  bool deserted = false; // it ended without having joined, or without leaving
+  bool silent = false; // the other ranks killed it: no sign of life
 
   bool failed() const {
     return status != 0;

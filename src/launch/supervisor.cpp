@@ -218,9 +218,8 @@ void Supervisor::reap() {
            .pid = pid,
            .status = status,
            .victim = roster_.is_victim(rank),
-           // Its process id is there if it had joined.
-           .deserted = roster_.pid(rank) != 0 &&
-               roster_.state(rank) == comm::MemberState::lost});
+           .deserted = roster_.state(rank) == comm::MemberState::lost,
+           .silent = roster_.is_silent(rank)});
     }
   }
   if (cause_.suspected() && ending_ == Ending::no && !settle_at_) {

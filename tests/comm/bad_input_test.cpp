@@ -1,7 +1,15 @@
 // What cannot be done is refused with one clear error, and nothing is broken.
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
+#include <sys/syscall.h>
 
+#include <array>
+#include <cerrno>
+#include <cstddef>
 #include <fstream>
+#include <thread>
 
 #include "comm/ranks.h"
 #include "comm/shm/segment.h"
@@ -115,27 +123,88 @@ TEST(BadInput, InPlaceAllToAllNeedsEqualChunks) {
   });
 }
 
-TEST(BadInput, NoMemoryForTheSegment) {
-  // In a process of its own, whose address space is cut.
+// In a process of its own, which `restrict` deprives of something.
+void expect_refusal(
+    const std::function<void()>& restrict,
+    const std::function<void()>& call,
+    const std::string& text) {
   const pid_t pid = ::fork();
   if (pid == 0) {
-    std::ifstream file("/proc/self/statm");
-    rlim_t pages = 0;
-    file >> pages;
-    const rlim_t bytes = pages * 4096 + (1 << 20);
-    const rlimit limit{bytes, bytes};
-    ::setrlimit(RLIMIT_AS, &limit);
+    restrict();
     try {
-      comm::Segment::create(std::vector<int>(64));
+      call();
     } catch (const IoError& error) {
-      const std::string text = error.what();
-      ::_exit(text.find("ulimit -v") != std::string::npos ? 0 : 1);
+      const std::string what = error.what();
+      if (what.find(text) != std::string::npos) {
+        ::_exit(0);
+      }
+      std::fprintf(stderr, "another error: %s\n", error.what());
     }
-    ::_exit(2);
+    ::_exit(1);
   }
   int status = 0;
   ::waitpid(pid, &status, 0);
   EXPECT_EQ(status, 0);
+}
+
+TEST(BadInput, NoMemoryForTheSegment) {
+  expect_refusal(
+      [] {
+        std::ifstream file("/proc/self/statm");
+        rlim_t pages = 0;
+        file >> pages;
+        const rlim_t bytes = pages * 4096 + (1 << 20);
+        const rlimit limit{bytes, bytes};
+        ::setrlimit(RLIMIT_AS, &limit);
+      },
+      [] { comm::Segment::create(std::vector<int>(64)); },
+      "ulimit -v");
+}
+
+TEST(BadInput, AFileSizeLimitIsNamed) {
+  expect_refusal(
+      [] {
+        const rlimit limit{1 << 20, 1 << 20};
+        ::setrlimit(RLIMIT_FSIZE, &limit);
+      },
+      [] { run_threads(2, [](World) {}); },
+      "ulimit -f");
+}
+
+// As the profile of a container may do it.
+void deny_memfd() {
+  std::array<sock_filter, 4> filter{
+      sock_filter BPF_STMT(
+          BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
+      sock_filter BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_memfd_create, 0, 1),
+      sock_filter BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM),
+      sock_filter BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW)};
+  sock_fprog program{filter.size(), filter.data()};
+  if (::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0 ||
+      ::prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) != 0) {
+    std::perror("seccomp");
+    ::_exit(2);
+  }
+}
+
+TEST(BadInput, NoPermissionForMemfd) {
+  expect_refusal(
+      deny_memfd, [] { run_threads(2, [](World) {}); }, "allow memfd_create");
+}
+
+TEST(BadInput, RanksThatDoNotAllVerify) {
+  auto roster = comm::Roster::create(2);
+  std::vector<std::thread> threads;
+  for (const int rank : {0, 1}) {
+    threads.emplace_back([rank, roster] {
+      expect_error<ConfigError>(
+          [&] { comm::join_world(roster, rank, {.verify = rank == 0}); },
+          {"verifying is", "ZERO_VERIFY"});
+    });
+  }
+  for (auto& thread : threads) {
+    thread.join();
+  }
 }
 
 } // namespace

@@ -1,6 +1,4 @@
 // What users do by mistake, and what must not bring a job down or hang it.
-#include <sys/resource.h>
-
 #include <chrono>
 #include <thread>
 
@@ -110,24 +108,6 @@ TEST(Misused, AChildThatReturnsDoesNotTakeItsParentAlong) {
 TEST(Misused, InitAfterTheWorldWasDroppedButNotItsCommunicator) {
   const Communicator comm = init().communicator();
   EXPECT_EQ(init().size(), comm.size());
-}
-
-TEST(Misused, AFileSizeLimitIsNamed) {
-  const pid_t pid = ::fork();
-  if (pid == 0) {
-    const rlimit limit{1 << 20, 1 << 20};
-    ::setrlimit(RLIMIT_FSIZE, &limit);
-    try {
-      run_threads(2, [](World) {});
-    } catch (const IoError& error) {
-      const std::string text = error.what();
-      ::_exit(text.find("ulimit -f") != std::string::npos ? 0 : 1);
-    }
-    ::_exit(2);
-  }
-  int status = 0;
-  ::waitpid(pid, &status, 0);
-  EXPECT_EQ(status, 0);
 }
 
 } // namespace

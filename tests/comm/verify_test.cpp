@@ -95,6 +95,13 @@ TEST_P(Verify, AnotherRoot) {
       {"#2", "rank 1 called broadcast(root 1, float32, 8 elements)"});
 }
 
+TEST_P(Verify, AWindowAgainstASplit) {
+  disagree(
+      [](Communicator comm) { comm.split(0, 0); },
+      [](Communicator comm) { comm.window(8); },
+      {"#2", "rank 0 called split()", "rank 1 called window()"});
+}
+
 TEST_P(Verify, MessagesOfAnotherSize) {
   run_ranks(GetParam(), 2, [](World world) {
     auto comm = world.communicator();

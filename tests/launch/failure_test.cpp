@@ -1,7 +1,9 @@
 // How a job ends when a rank fails, and whom it blames.
 #include <gtest/gtest.h>
 #include <sys/wait.h>
+#include <zero/world.h>
 
+#include <csignal>
 #include <cstdlib>
 #include <cstring>
 
@@ -38,8 +40,8 @@ TEST(Failure, TheExitCodeIsThatOfTheRankThatFailed) {
 }
 
 TEST(Failure, OutputThatIsLostIsNoSuccess) {
-  const std::string command = std::string(std::getenv("ZERO_PROGRAM")) +
-      " run -n 2 /bin/echo lost > /dev/full 2> /dev/null";
+  const std::string command =
+      zero_program() + " run -n 2 /bin/echo lost > /dev/full 2> /dev/null";
   const int status = std::system(command.c_str());
   EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 1) << status;
 }
@@ -152,14 +154,33 @@ int act(const std::string& victim) {
   std::_Exit(9);
 }
 
-Strings actor(const std::string& victim) {
-  return {std::filesystem::read_symlink("/proc/self/exe"), "act", victim};
+// Rank 1 is lost in the way that `how` says, rank 0 fails because of it.
+int lose_a_peer(const std::string& how) {
+  const bool culprit = std::string(std::getenv("ZERO_RANK")) == "1";
+  if (culprit && how == "early-exit") {
+    std::_Exit(0);
+  }
+  try {
+    const World world = init({.timeout_seconds = 1});
+    if (culprit) {
+      ::raise(SIGSTOP);
+    }
+    world.barrier();
+  } catch (const PeerLost& lost) {
+    std::cout << lost.what() << std::endl;
+    std::_Exit(1);
+  }
+  return 0;
+}
+
+Strings actor(const std::string& what, const std::string& argument) {
+  return {std::filesystem::read_symlink("/proc/self/exe"), what, argument};
 }
 
 TEST(Failure, AVictimIsNotBlamedThoughItEndsFirst) {
   for (const std::string victim : {"0", "1"}) {
     const std::string culprit = victim == "0" ? "1" : "0";
-    Job job(zero_run(2, actor(victim)));
+    Job job(zero_run(2, actor("act", victim)));
     EXPECT_EQ(job.wait(), 9) << job.err();
     EXPECT_EQ(last_line(job.err()).find("zero: rank " + culprit + " "), 0)
         << job.err();
@@ -168,12 +189,30 @@ TEST(Failure, AVictimIsNotBlamedThoughItEndsFirst) {
 }
 
 TEST(Failure, IfAllAreVictimsTheReportSaysSo) {
-  Job job(zero_run(2, actor("all")));
+  Job job(zero_run(2, actor("act", "all")));
   EXPECT_EQ(job.wait(), 1);
   EXPECT_NE(
       last_line(job.err()).find("because another rank was gone"),
       std::string::npos)
       << job.err();
+}
+
+TEST(Failure, ARankThatEndedBeforeInitIsNamed) {
+  Job job(zero_run(2, actor("lose", "early-exit")));
+  EXPECT_EQ(job.wait(), 1);
+  EXPECT_NE(
+      last_line(job.err()).find("because rank 1 had ended with exit code 0"),
+      std::string::npos)
+      << job.err();
+}
+
+TEST(Failure, AStoppedRankIsNotTakenForLackOfMemory) {
+  Job job(zero_run(2, actor("lose", "stop")));
+  EXPECT_EQ(job.wait(), 128 + SIGKILL);
+  const std::string cause = last_line(job.err());
+  EXPECT_EQ(cause.find("zero: rank 1 "), 0) << job.err();
+  EXPECT_NE(cause.find("no sign of life"), std::string::npos) << job.err();
+  EXPECT_TRUE(job.nothing_left());
 }
 
 } // namespace
@@ -183,6 +222,9 @@ TEST(Failure, IfAllAreVictimsTheReportSaysSo) {
 int main(int argc, char** argv) {
   if (argc == 3 && std::strcmp(argv[1], "act") == 0) {
     return zero::test::act(argv[2]);
+  }
+  if (argc == 3 && std::strcmp(argv[1], "lose") == 0) {
+    return zero::test::lose_a_peer(argv[2]);
   }
   testing::InitGoogleTest(&argc, argv);
   return RUN_ALL_TESTS();

@@ -91,6 +91,14 @@ TEST(FailureReport, ExplainsSigkillByThePossibleLackOfMemory) {
   EXPECT_NE(report.find("OOM killer"), std::string::npos) << report;
 }
 
+TEST(FailureReport, ARankKilledForItsSilenceIsNotTakenForLackOfMemory) {
+  RankEnd end = end_of(0, SIGKILL);
+  end.silent = true;
+  const std::string report = report_of({end});
+  EXPECT_NE(report.find("no sign of life"), std::string::npos) << report;
+  EXPECT_EQ(report.find("OOM killer"), std::string::npos) << report;
+}
+
 TEST(FailureReport, SaysThatAVictimIsOne) {
   const std::string report = report_of({end_of(0, exited(1), true)});
   EXPECT_NE(report.find("because another rank was gone"), std::string::npos);

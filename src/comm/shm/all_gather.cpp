@@ -11,10 +11,11 @@ class AllGather final : public Collective {
       CollectiveContext context,
       const at::Tensor& output,
       const at::Tensor& input,
+      CommOp name,
       const ChunkedBuffer& buffer)
       : Collective(
             context,
-            signature_of(CommOp::all_gather, output),
+            signature_of(name, output),
             {.number = buffer.num_pieces()}),
         output_(output),
         input_(input),
@@ -55,13 +56,14 @@ class AllGather final : public Collective {
 std::shared_ptr<Operation> make_all_gather(
     CollectiveContext context,
     const at::Tensor& output,
-    const at::Tensor& input) {
+    const at::Tensor& input,
+    CommOp name) {
   const ChunkedBuffer buffer(
       output.numel(),
       output.element_size(),
       context.segment.size(),
       kSlotBytes);
-  return std::make_shared<AllGather>(context, output, input, buffer);
+  return std::make_shared<AllGather>(context, output, input, name, buffer);
 }
 
 } // namespace zero::comm

@@ -1,10 +1,9 @@
 #include "comm/shm/assembly.h"
 
-#include <thread>
-
 #include "base/error.h"
 #include "base/futex.h"
 #include "base/log.h"
+#include "comm/shm/gone_shortly.h"
 
 namespace zero::comm {
 
@@ -238,12 +237,8 @@ bool Assembly::join(Round& round, Outcome& outcome) {
         : base::SharedMapping::open({round.pid, round.fd});
     round.attached(participant_.rank) = kAttached;
   } catch (const IoError&) {
-    // A process loses its descriptors shortly before it counts as gone.
-    const auto start = base::Clock::now();
-    while (!participant_.gone(claimer) && base::seconds_since(start) < 5) {
-      std::this_thread::sleep_for(kSlice);
-    }
-    const bool claimer_gone = participant_.gone(claimer);
+    const bool claimer_gone =
+        gone_shortly([&] { return participant_.gone(claimer); });
     round.attached(participant_.rank) = claimer_gone ? kGaveUp : kFailed;
     ring();
     if (!claimer_gone) {

@@ -5,7 +5,6 @@
 
 #include "base/error.h"
 #include "base/log.h"
-#include "comm/shm/doorbell.h"
 
 namespace zero::comm {
 
@@ -181,7 +180,7 @@ void Collective::raise(Counter counter, uint64_t value) {
   (segment().state(rank()).*counter).store(value);
   for (int other = 0; other < size(); ++other) {
     if (other != rank()) {
-      ring(segment().state(other));
+      segment().state(other).doorbell.ring();
     }
   }
 }

@@ -30,11 +30,13 @@ std::shared_ptr<Operation> make_reduce_scatter(
     const at::Tensor& input,
     ReduceOp op);
 
-// `input` is the chunk; it may lie in its place in `output`.
+// `input` is the chunk; it may lie in its place in `output`. `name` is what the
+// user called, where that is made of it.
 std::shared_ptr<Operation> make_all_gather(
     CollectiveContext context,
     const at::Tensor& output,
-    const at::Tensor& input);
+    const at::Tensor& input,
+    CommOp name = CommOp::all_gather);
 
 std::shared_ptr<Operation> make_broadcast(
     CollectiveContext context,

@@ -12,7 +12,7 @@
 #include "base/process_owned.h"
 #include "comm/shm/assembly.h"
 #include "comm/shm/collectives.h"
-#include "comm/shm/doorbell.h"
+#include "comm/shm/gone_shortly.h"
 #include "comm/window_state.h"
 
 namespace zero::comm {
@@ -43,6 +43,18 @@ std::shared_ptr<Group> Group::form(std::shared_ptr<Membership> membership) {
               " ended before the world was complete. Fix: see why that rank "
               "ended"),
           {rank, "init", -1});
+    }
+  }
+  for (int rank = 0; rank < size; ++rank) {
+    if (roster.verifies(rank) != roster.verifies(id)) {
+      throw ConfigError(c10::str(
+          base::rank_prefix(id, size),
+          "init: verifying is ",
+          roster.verifies(id) ? "on" : "off",
+          " here and not so on rank ",
+          rank,
+          ". Fix: give every rank the same ZERO_VERIFY or "
+          "InitOptions::verify"));
     }
   }
   return base::make_process_owned<Group>(
@@ -94,7 +106,7 @@ CollectiveContext Group::context() {
 Group::~Group() {
   segment_.state(rank_).dropped = 1;
   for (int other = 0; other < size(); ++other) {
-    ring(segment_.state(other));
+    segment_.state(other).doorbell.ring();
   }
 }
 
@@ -140,12 +152,14 @@ std::string Group::epitaph(int rank) const {
   }
 }
 
-std::vector<int64_t> Group::exchange(const std::vector<int64_t>& values) {
+std::vector<int64_t> Group::exchange(
+    CommOp purpose,
+    const std::vector<int64_t>& values) {
   const auto count = static_cast<int64_t>(values.size());
   at::Tensor all = at::empty({count * size()}, at::kLong);
   at::Tensor own = all.narrow(0, count * rank_, count);
   std::copy(values.begin(), values.end(), own.mutable_data_ptr<int64_t>());
-  const auto operation = make_all_gather(context(), all, own);
+  const auto operation = make_all_gather(context(), all, own, purpose);
   operation->counted = false;
   progress_.submit(operation);
   progress_.wait(operation);
@@ -154,9 +168,13 @@ std::vector<int64_t> Group::exchange(const std::vector<int64_t>& values) {
 }
 
 std::shared_ptr<base::SharedMapping> Group::share(
+    CommOp purpose,
     int leader,
     const std::function<std::shared_ptr<base::SharedMapping>()>& make,
     const std::function<void(base::SharedMapping&)>& prepare) {
+  // What a rank says of its own attempt.
+  enum Vote : int64_t { kFailed, kDone, kLeaderGone };
+
   std::shared_ptr<base::SharedMapping> mapping;
   std::optional<IoError> failure;
   base::SegmentAddress address;
@@ -168,35 +186,41 @@ std::shared_ptr<base::SharedMapping> Group::share(
       failure = error;
     }
   }
-  const auto addresses = exchange({address.pid, address.fd});
+  const auto addresses = exchange(purpose, {address.pid, address.fd});
   address.pid = static_cast<pid_t>(addresses[2 * static_cast<size_t>(leader)]);
   address.fd = static_cast<int>(addresses[2 * static_cast<size_t>(leader) + 1]);
+  Vote vote = kFailed;
   if (address.pid != 0) {
     try {
       mapping = base::SharedMapping::open(address);
       prepare(*mapping);
+      vote = kDone;
     } catch (const IoError& error) {
       failure = error;
+      vote = gone_shortly([&] { return gone(leader); }) ? kLeaderGone : kFailed;
     }
   }
-  const bool ok = address.pid != 0 && !failure;
-  const auto oks = exchange({ok ? 1 : 0});
+  const auto votes = exchange(purpose, {vote});
+  if (std::find(votes.begin(), votes.end(), kLeaderGone) != votes.end()) {
+    // The leader cannot come to one more, so that every rank gets PeerLost.
+    exchange(purpose, {});
+  }
   if (failure) {
     throw *failure;
   }
-  const auto failed = std::find(oks.begin(), oks.end(), 0) - oks.begin();
-  if (failed < size()) {
+  const auto failed = std::find(votes.begin(), votes.end(), kFailed);
+  if (failed != votes.end()) {
     throw IoError(c10::str(
         base::rank_prefix(rank_, size()),
         "rank ",
-        failed,
+        failed - votes.begin(),
         " has no shared memory for this; its own message says why"));
   }
   return mapping;
 }
 
 std::shared_ptr<Group> Group::split(int color, int key) {
-  const auto choices = exchange({color, key});
+  const auto choices = exchange(CommOp::split, {color, key});
   std::vector<int> ranks;
   for (int rank = 0; rank < size(); ++rank) {
     if (choices[2 * static_cast<size_t>(rank)] == color) {
@@ -212,7 +236,10 @@ std::shared_ptr<Group> Group::split(int color, int key) {
     ids.push_back(ids_[static_cast<size_t>(rank)]);
   }
   auto segment = share(
-      ranks.front(), [&] { return Segment::create(ids); }, [](auto&) {});
+      CommOp::split,
+      ranks.front(),
+      [&] { return Segment::create(ids); },
+      [](auto&) {});
   return base::make_process_owned<Group>(membership_, std::move(segment));
 }
 

@@ -68,12 +68,17 @@ class Group {
   // The same group when it is called again.
   std::shared_ptr<Group> shrink();
 
-  // Collective: `values` of every rank, one rank after another.
-  std::vector<int64_t> exchange(const std::vector<int64_t>& values);
+  // Collective: `values` of every rank, one rank after another. `purpose` is
+  // what the user called, for messages.
+  std::vector<int64_t> exchange(
+      CommOp purpose,
+      const std::vector<int64_t>& values);
 
   // Collective: every rank maps the segment that its `leader` makes, then runs
-  // `prepare` on it. Throws: IoError on every rank when it fails on one.
+  // `prepare` on it. Throws: IoError on every rank when it fails on one,
+  // PeerLost on every rank when the leader's end is why.
   std::shared_ptr<base::SharedMapping> share(
+      CommOp purpose,
       int leader,
       const std::function<std::shared_ptr<base::SharedMapping>()>& make,
       const std::function<void(base::SharedMapping&)>& prepare);
@@ -88,10 +93,13 @@ class Group {
     return traffic_;
   }
 
+  // Who takes no part any more, whoever is the cause first.
+  std::vector<int> lost_ranks() const;
+  // Why that is so. It is taken to be why this rank is about to fail.
+  std::string epitaph(int rank) const;
+
  private:
   bool gone(int rank) const;
-  std::vector<int> lost_ranks() const;
-  std::string epitaph(int rank) const;
   Progress::Options progress_options();
 
   std::shared_ptr<Membership> membership_;

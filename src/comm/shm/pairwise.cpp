@@ -5,7 +5,6 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "comm/shm/buffer.h"
-#include "comm/shm/doorbell.h"
 
 namespace zero::comm {
 
@@ -94,7 +93,7 @@ class Send final : public Pairwise {
           part.bytes);
       ++done_;
       channel_.produced.store(++produced_);
-      ring(segment_.state(peer_));
+      segment_.state(peer_).doorbell.ring();
       moved = true;
     }
     return moved;
@@ -143,7 +142,7 @@ class Recv final : public Pairwise {
           part.bytes);
       ++done_;
       channel_.consumed.store(++consumed_);
-      ring(segment_.state(peer_));
+      segment_.state(peer_).doorbell.ring();
       moved = true;
     }
     return moved;
@@ -168,7 +167,7 @@ class Recv final : public Pairwise {
     }
     channel_.refusal = signature();
     channel_.refused.store(1);
-    ring(segment_.state(peer_));
+    segment_.state(peer_).doorbell.ring();
     disagree(header);
   }
 

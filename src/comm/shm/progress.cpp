@@ -7,7 +7,6 @@
 
 #include "base/error.h"
 #include "base/log.h"
-#include "comm/shm/doorbell.h"
 
 namespace zero::comm {
 
@@ -54,7 +53,7 @@ Progress::~Progress() {
     stop_ = true;
     wanted_.notify_one();
   }
-  ring(segment_.state(options_.rank));
+  segment_.state(options_.rank).doorbell.ring();
   if (thread_.joinable()) {
     thread_.join();
   }
@@ -69,7 +68,7 @@ void Progress::submit(const Ptr& operation) {
   submitted_.push_back(operation);
   has_submitted_ = true;
   if (driving_) {
-    ring(segment_.state(options_.rank)); // the driver may be asleep
+    segment_.state(options_.rank).doorbell.ring(); // the driver may be asleep
     return;
   }
   driving_ = true;
@@ -114,7 +113,7 @@ void Progress::wait(const Ptr& operation) {
   if (!operation->done) {
     Lock lock(mutex_);
     ++num_waiting_;
-    ring(segment_.state(options_.rank)); // our own thread lets go
+    segment_.state(options_.rank).doorbell.ring(); // our own thread lets go
     while (!operation->done) {
       if (driving_) {
         changed_.wait(lock);
@@ -152,7 +151,7 @@ void Progress::abandon(const std::string& reason) {
   abandoned_ = reason;
   has_submitted_ = true;
   ++num_waiting_;
-  ring(segment_.state(options_.rank));
+  segment_.state(options_.rank).doorbell.ring();
   while (driving_) {
     changed_.wait(lock);
   }
@@ -342,7 +341,7 @@ void Progress::idle(int& idle_rounds, Driver who) {
     return advance_heads() || has_submitted_ || stop_ ||
         (who == Driver::own_thread && num_waiting_ > 0);
   };
-  sleep_unless(segment_.state(options_.rank), has_news, kSleep);
+  segment_.state(options_.rank).doorbell.wait_for_news(has_news, kSleep);
 }
 
 void Progress::fail_what_cannot_be() {

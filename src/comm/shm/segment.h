@@ -21,6 +21,7 @@
 #include <vector>
 
 #include "base/shared_mapping.h"
+#include "comm/shm/doorbell.h"
 #include "comm/signature.h"
 
 namespace zero::comm {
@@ -63,8 +64,7 @@ struct RankState {
   alignas(kCacheLine) std::atomic<uint64_t> combined;
   alignas(kCacheLine) std::atomic<uint64_t> collected;
 
-  alignas(kCacheLine) std::atomic<uint32_t> doorbell; // others ring it
-  std::atomic<uint32_t> sleeping; // whether ringing is needed
+  alignas(kCacheLine) Doorbell doorbell;
   std::atomic<uint32_t> dropped; // takes no part in this group any more
 
   // Collectives whose signature is there, and those it has compared.
