@@ -2,7 +2,10 @@
 #pragma once
 
 #include <zero/communicator.h>
+#include <zero/config.h>
+#include <zero/engine.h>
 #include <zero/error.h>
 #include <zero/local.h>
+#include <zero/optimizer.h>
 #include <zero/version.h>
 #include <zero/world.h>

@@ -1,0 +1,156 @@
+// Defines Engine: trains a module with ZeRO. The module stays as it is: nothing
+// is wrapped, no forward is edited.
+//
+//   zero::World world = zero::init();
+//   Net net;
+//   zero::Engine engine(world, net.ptr(),
+//   zero::Config::from_file("zero.json")); for (auto& [x, y] :
+//   batches(world.rank(), world.size())) {
+//     auto loss = torch::cross_entropy_loss(net->forward(x), y);
+//     engine.backward(loss);
+//     zero::StepResult result = engine.step();
+//   }
+//
+// Ranks may differ in what their forward does, in which parameters get
+// gradients, and in how many batches they have; backward(), step() and join()
+// are what they meet in. docs/guide.md tells the rest.
+//
+// The forward may run in several threads. Calls of one engine come from one
+// thread at a time.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+#include <zero/config.h>
+#include <zero/optimizer.h>
+#include <zero/world.h>
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace torch::nn {
+class Module;
+}
+
+namespace zero {
+
+namespace engine {
+class EngineState;
+}
+
+struct StepResult {
+  bool updated = false; // false while gradients accumulate
+  bool abandoned = false; // the round must be run again, from its first batch
+  double grad_norm = 0; // before clipping, of the mean over all ranks
+  double lr = 0; // that this update had
+  int64_t step = 0; // updates so far, this one too
+};
+
+// Bytes of this rank. Where ranks of one machine share parameters, each counts
+// its own slice, so that the sum over the ranks is what the machine holds.
+struct MemoryAccount {
+  int64_t parameters = 0;
+  int64_t gathered = 0; // parameters of other ranks that are here now
+  int64_t gathered_peak = 0;
+  int64_t gradients = 0;
+  int64_t optimizer = 0;
+  int64_t buffers = 0; // gradients on their way to other ranks
+  int64_t spilled = 0; // gradients kept back because ranks differ
+};
+
+// Bytes this rank has received since reset_traffic().
+struct EngineTraffic {
+  int64_t intra_node = 0;
+  int64_t inter_node = 0;
+  int64_t control = 0; // agreement on norms and the like
+};
+
+enum class Access {
+  read,
+  write, // what rank 0 has written is everybody's when the guard ends
+};
+
+// Full parameters, for as long as it lives.
+class [[nodiscard]] GatherGuard {
+ public:
+  GatherGuard(GatherGuard&& other) noexcept;
+  GatherGuard& operator=(GatherGuard&&) = delete;
+  ~GatherGuard();
+
+  // Ends it early; with Access::write, errors are thrown here.
+  void release();
+
+ private:
+  friend class Engine;
+  explicit GatherGuard(std::function<void()> end);
+  std::function<void()> end_;
+};
+
+class Engine {
+ public:
+  // Collective: every rank builds the same module; the values are those of rank
+  // 0. The optimizer is the configuration's, unless one is given.
+  // Throws: ConfigError, IoError, PeerLost.
+  Engine(
+      const World& world,
+      std::shared_ptr<torch::nn::Module> module,
+      const Config& config = {},
+      std::shared_ptr<Optimizer> optimizer = nullptr);
+  ~Engine(); // gives the module's parameters memory of their own again
+  Engine(const Engine&) = delete;
+  Engine& operator=(const Engine&) = delete;
+
+  // Computes gradients of loss / gradient_accumulation_steps, and reduces them
+  // to their owners while it runs.
+  void backward(const at::Tensor& loss);
+
+  // Updates the parameters when all micro-batches of the round are done; else
+  // it does nothing.
+  StepResult step();
+
+  // A whole round: calls forward(micro_step), which returns the loss, for each
+  // micro-batch, with backward and step; an abandoned round is run again.
+  StepResult run(const std::function<at::Tensor(int64_t)>& forward);
+
+  // Forgets the gradients of the round. Called by every rank, or by none.
+  void zero_grad();
+
+  // This rank has no more batches: takes part in the rounds of the others,
+  // without gradients, until every rank has called it.
+  void join();
+
+  int64_t global_step() const;
+
+  // The learning rate of the next update, before any schedule's change to it.
+  double lr() const;
+  void set_lr(double lr); // of all groups
+  // Of one group: those of parameter_groups in order, then all other
+  // parameters.
+  void set_lr(int group, double lr);
+
+  MemoryAccount memory() const;
+  EngineTraffic traffic() const;
+  void reset_traffic();
+
+  // Makes full parameters readable. With Access::write it is collective.
+  GatherGuard gather(torch::nn::Module& module, Access access = Access::read);
+  GatherGuard gather(
+      const std::vector<at::Tensor>& parameters,
+      Access access = Access::read);
+
+  // The mean over the ranks of a parameter's gradient, between backward() and
+  // step(). Undefined if no rank has had one. Called by any rank at any time
+  // after all have left backward().
+  at::Tensor full_gradient(const at::Tensor& parameter) const;
+
+  // Collective: rank 0 writes parameters and buffers under the module's own
+  // names. Throws: IoError.
+  void export_safetensors(const std::string& path) const;
+
+ private:
+  std::unique_ptr<engine::EngineState> state_;
+};
+
+} // namespace zero

@@ -1,0 +1,90 @@
+#include <fcntl.h>
+#include <unistd.h>
+#include <zero/config.h>
+
+#include <cerrno>
+
+#include "base/error.h"
+#include "base/unique_fd.h"
+#include "config/deepspeed_keys.h"
+#include "config/parse_json.h"
+#include "config/sections.h"
+
+namespace zero {
+
+namespace {
+
+// No more of it than shows that it is too long.
+std::string read_file(const std::string& path) {
+  const auto fail = [&](const char* call) {
+    const int error = errno;
+    throw IoError(c10::str(
+        base::system_message(
+            "cannot read the configuration " + path, call, error),
+        ". Fix: give the path of a readable file"));
+  };
+  const base::UniqueFd file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  if (!file.valid()) {
+    fail("open");
+  }
+  constexpr size_t kBlock = size_t{64} << 10;
+  std::string text;
+  while (text.size() <= config::kMaxJsonBytes) {
+    const size_t filled = text.size();
+    text.resize(filled + kBlock);
+    ssize_t count = -1;
+    do {
+      count = ::read(file.get(), text.data() + filled, kBlock);
+    } while (count < 0 && errno == EINTR);
+    if (count < 0) {
+      fail("read");
+    }
+    text.resize(filled + static_cast<size_t>(count));
+    if (count == 0) {
+      break;
+    }
+  }
+  return text;
+}
+
+void read(config::Section& root, Config& config) {
+  config::visit_batch_sizes(
+      config::FieldReader(root, config::Auto::absent), config);
+  config::visit_top_level(config::FieldReader(root), config);
+  config::read_optimizer(root.section("optimizer"), config.optimizer);
+  config::read_scheduler(root.section("scheduler"), config.scheduler);
+  config::read_zero_optimization(root, config.zero_optimization);
+  config::read_libzero(root.section("libzero"), config.libzero);
+  config::read_deepspeed_keys(root, config::top_level_keys());
+  for (const char* of_the_trainer : {"model", "data", "train"}) {
+    const config::JsonValue* given = root.find(of_the_trainer);
+    if (given != nullptr && !given->is_object()) {
+      root.refuse_value(of_the_trainer, *given, "an object");
+    }
+  }
+}
+
+} // namespace
+
+Config Config::from_file(const std::string& path) {
+  return from_json(read_file(path), path);
+}
+
+Config Config::from_json(std::string_view text, const std::string& origin) {
+  config::Report report(origin);
+  const config::JsonValue document = config::parse_json(text, origin, report);
+  Config config;
+  config::Section root(report, &document, "");
+  read(root, config);
+  config::check(config, report);
+  report.throw_if_any();
+  return config;
+}
+
+void Config::validate() const {
+  config::Report report("configuration");
+  config::check(*this, report);
+  report.throw_if_any();
+}
+
+} // namespace zero

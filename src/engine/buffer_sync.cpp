@@ -1,0 +1,62 @@
+#include "engine/buffer_sync.h"
+
+#include <ATen/ops/from_blob.h>
+#include <c10/core/GradMode.h>
+
+namespace zero::engine {
+
+namespace {
+
+constexpr int64_t kLine = 64;
+
+// Calls visit(buffer, its place in the window).
+template <class Visit>
+int64_t for_each_place(
+    const std::vector<shard::Parameter>& buffers,
+    std::byte* window,
+    Visit visit) {
+  int64_t offset = 0;
+  for (const auto& buffer : buffers) {
+    visit(buffer.tensor, window + offset);
+    const auto bytes = static_cast<int64_t>(buffer.tensor.nbytes());
+    offset += (bytes + kLine - 1) / kLine * kLine;
+  }
+  return offset;
+}
+
+at::Tensor tensor_at(const at::Tensor& like, std::byte* place) {
+  return at::from_blob(
+      place, like.sizes(), at::TensorOptions(like.scalar_type()));
+}
+
+} // namespace
+
+BufferSync::BufferSync(
+    std::vector<shard::Parameter> buffers,
+    const std::shared_ptr<comm::Group>& group)
+    : buffers_(std::move(buffers)), rank_(group->rank()) {
+  bytes_ = for_each_place(buffers_, nullptr, [](const auto&, auto*) {});
+  window_ = comm::make_window(group, rank_ == 0 ? bytes_ : 0);
+}
+
+void BufferSync::offer() const {
+  if (rank_ == 0) {
+    const c10::NoGradGuard no_grad;
+    for_each_place(
+        buffers_, window_->data(0), [](const auto& buffer, auto* place) {
+          tensor_at(buffer, place).copy_(buffer);
+        });
+  }
+}
+
+void BufferSync::take() const {
+  if (rank_ != 0) {
+    const c10::NoGradGuard no_grad;
+    for_each_place(
+        buffers_, window_->data(0), [](const at::Tensor& buffer, auto* place) {
+          buffer.copy_(tensor_at(buffer, place));
+        });
+  }
+}
+
+} // namespace zero::engine

@@ -1,0 +1,36 @@
+// Defines BufferSync: gives every rank the buffers of rank 0, such as the
+// running statistics of BatchNorm, which each rank keeps from its own batches.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "comm/window_state.h"
+#include "shard/partition.h"
+
+namespace zero::engine {
+
+class BufferSync {
+ public:
+  // Collective.
+  BufferSync(
+      std::vector<shard::Parameter> buffers,
+      const std::shared_ptr<comm::Group>& group);
+
+  // Rank 0 offers its buffers; after a barrier the others take them. Rank 0
+  // does not offer again before all have.
+  void offer() const;
+  void take() const;
+
+  int64_t bytes() const {
+    return bytes_;
+  }
+
+ private:
+  std::vector<shard::Parameter> buffers_;
+  int rank_;
+  int64_t bytes_ = 0;
+  std::shared_ptr<comm::WindowState> window_;
+};
+
+} // namespace zero::engine

@@ -1,0 +1,216 @@
+#include "engine/engine_state.h"
+
+#include <ATen/ops/from_blob.h>
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <cstring>
+
+#include "base/error.h"
+#include "base/log.h"
+#include "comm/shm/collectives.h"
+#include "comm/world_state.h"
+#include "optim/norm.h"
+
+namespace zero::engine {
+
+using shard::Home;
+
+void EngineState::backward(const at::Tensor& loss) {
+  check_parameters();
+  const bool reduces = reduces_now();
+  const at::Tensor scaled = accumulation_steps_ == 1
+      ? loss
+      : loss / static_cast<double>(accumulation_steps_);
+  if (reduces) {
+    reducer_->begin_pass();
+  }
+  try {
+    scaled.backward();
+  } catch (...) {
+    // The others wait for this rank's gradients; those it has count.
+    if (reduces) {
+      reducer_->finish_pass();
+    }
+    throw;
+  }
+  if (reduces) {
+    reducer_->finish_pass();
+  }
+  ++micro_step_;
+}
+
+// Where ranks keep full gradients, they are reduced once, with the last
+// micro-batch of the round.
+bool EngineState::reduces_now() const {
+  const bool accumulates_in_shards = config_.zero_optimization.stage >= 2 &&
+      config_.libzero.accumulate == LibzeroConfig::Accumulate::shard;
+  return accumulates_in_shards || micro_step_ + 1 >= accumulation_steps_;
+}
+
+StepResult EngineState::step() {
+  check_parameters();
+  if (micro_step_ > 0 && micro_step_ < accumulation_steps_) {
+    return {.lr = groups_->lr(global_step_), .step = global_step_};
+  }
+  StepResult result{.updated = true, .lr = groups_->lr(global_step_)};
+
+  // ---- the step ----------------------------------------------------------
+  reduce_what_is_left(); // from here on the round is decided
+  result.grad_norm = agree(false).norm;
+  update_parameters(result.grad_norm);
+  publish_parameters();
+  end_round();
+  // ------------------------------------------------------------------------
+
+  result.step = global_step_;
+  return result;
+}
+
+void EngineState::join() {
+  check_parameters();
+  for (;;) {
+    reduce_what_is_left();
+    const Agreement agreement = agree(true);
+    if (agreement.all_joined) {
+      end_round();
+      return;
+    }
+    update_parameters(agreement.norm);
+    publish_parameters();
+    end_round();
+  }
+}
+
+void EngineState::reduce_what_is_left() {
+  // Gradients that did not come by backward(): the user called autograd.
+  if (reducer_->has_unreduced_gradients()) {
+    reducer_->begin_pass();
+    reducer_->finish_pass();
+  }
+  reducer_->close_round();
+  update_->journal().begin(Phase::decided, static_cast<uint64_t>(global_step_));
+  if (config_.zero_optimization.stage == 0) {
+    reducer_->gather_means();
+  }
+  if (!config_.zero_optimization.ignore_unused_parameters) {
+    reducer_->check_all_have_gradients();
+  }
+}
+
+EngineState::Agreement EngineState::agree(bool joined) {
+  const double p = config_.libzero.clip_norm_type;
+  const double own = norm_of_own_slices();
+  const auto all = group_->exchange(
+      CommOp::all_gather, {std::bit_cast<int64_t>(own), joined ? 1 : 0});
+  control_bytes_ += 16 * (group_->size() - 1);
+  Agreement agreement{.norm = 0, .all_joined = true};
+  for (size_t i = 0; i < all.size(); i += 2) {
+    agreement.norm =
+        optim::combine(agreement.norm, std::bit_cast<double>(all[i]), p);
+    agreement.all_joined = agreement.all_joined && all[i + 1] != 0;
+  }
+  agreement.norm = optim::finish(agreement.norm, p);
+  return agreement;
+}
+
+// Every element counts once, on the rank that has reduced it.
+double EngineState::norm_of_own_slices() const {
+  const double p = config_.libzero.clip_norm_type;
+  double total = 0;
+  reducer_->for_each_own_mean(
+      [&](const shard::Partition& partition, const shard::OwnedSlice& slice) {
+        const at::Tensor mean = at::from_blob(
+            partition.gradient_at(
+                partition.rank(), slice.range.begin, slice.shard_offset),
+            {slice.range.numel()},
+            at::TensorOptions(partition.state_dtype()));
+        total = optim::combine(total, optim::norm_power_sum(mean, p), p);
+      });
+  return total;
+}
+
+void EngineState::update_parameters(double norm) {
+  if (gatherer_) {
+    gatherer_->pause();
+  }
+  const double limit = config_.gradient_clipping;
+  decision_ = {.gradient_factor = 1, .step = global_step_};
+  if (limit > 0) {
+    // As torch and DeepSpeed have it. A norm that is not a number makes the
+    // gradients so too, and is not hidden.
+    const double factor = limit / (norm + 1e-6);
+    decision_.gradient_factor = factor < 1 || std::isnan(factor) ? factor : 1;
+  }
+  if (!trainable_.empty()) {
+    update_->run(rank(), decision_);
+  }
+  update_->journal().begin(Phase::updated, static_cast<uint64_t>(global_step_));
+  buffers_->offer();
+}
+
+void EngineState::publish_parameters() {
+  barrier(); // every rank's part is done
+  for (const auto* partition : trainable_) {
+    // Stages 1 and 2 with copies of their own: take what the others updated.
+    if (partition->parameter_home() != Home::full ||
+        partition->state_home() != Home::shard) {
+      continue;
+    }
+    const auto element =
+        static_cast<int64_t>(c10::elementSize(partition->dtype()));
+    int64_t received = 0;
+    partition->layout().for_each_slice(
+        {0, partition->layout().numel()}, [&](const shard::OwnedSlice& slice) {
+          if (slice.rank == rank()) {
+            return;
+          }
+          const int64_t bytes = slice.range.numel() * element;
+          std::memcpy(
+              partition->parameter_at(rank(), slice.range.begin, 0),
+              partition->parameter_at(slice.rank, slice.range.begin, 0),
+              static_cast<size_t>(bytes));
+          received += bytes;
+        });
+    group_->traffic()->count(CommOp::all_gather, received);
+  }
+  buffers_->take();
+  if (gatherer_) {
+    gatherer_->resume();
+  }
+  // A backward through a graph of before raises, as it does in torch.
+  for (const auto* partition : trainable_) {
+    for (int i = 0; i < partition->layout().num_parameters(); ++i) {
+      partition->parameter(i).tensor.unsafeGetTensorImpl()->bump_version();
+    }
+  }
+  tamper_check_.accept_all();
+  update_->count();
+  ++global_step_;
+}
+
+void EngineState::end_round() {
+  update_->journal().begin(Phase::open, static_cast<uint64_t>(global_step_));
+  reducer_->next_round();
+  micro_step_ = 0;
+}
+
+void EngineState::zero_grad() {
+  check_parameters();
+  reducer_->discard();
+  micro_step_ = 0;
+}
+
+void EngineState::barrier() const {
+  const auto operation = comm::make_barrier(group_->context());
+  operation->counted = false;
+  group_->progress().submit(operation);
+  group_->progress().wait(operation);
+}
+
+void EngineState::check_parameters() const {
+  tamper_check_.check(base::rank_prefix(rank(), group_->size()));
+}
+
+} // namespace zero::engine

@@ -1,0 +1,122 @@
+// Defines EngineState: what is behind an Engine. Its step() is the step that
+// docs/architecture.md describes.
+#pragma once
+
+#include <zero/engine.h>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "engine/buffer_sync.h"
+#include "engine/module_parameters.h"
+#include "engine/parameter_groups.h"
+#include "engine/tamper_check.h"
+#include "engine/update.h"
+#include "gather/gatherer.h"
+#include "observe/gradient_observer.h"
+#include "reduce/reducer.h"
+#include "shard/partition.h"
+
+namespace zero::engine {
+
+class EngineState {
+ public:
+  EngineState(
+      const World& world,
+      std::shared_ptr<torch::nn::Module> module,
+      const Config& config,
+      std::shared_ptr<Optimizer> optimizer);
+  ~EngineState();
+  EngineState(const EngineState&) = delete;
+  EngineState& operator=(const EngineState&) = delete;
+
+  void backward(const at::Tensor& loss);
+  StepResult step();
+  void zero_grad();
+  void join();
+
+  int64_t global_step() const {
+    return global_step_;
+  }
+  int64_t accumulation_steps() const {
+    return accumulation_steps_;
+  }
+  ParameterGroups& groups() {
+    return *groups_;
+  }
+  MemoryAccount memory() const;
+  EngineTraffic traffic() const;
+  void reset_traffic();
+  gather::GatherStatistics statistics() const;
+
+  std::function<void()> gather(
+      const std::vector<at::Tensor>& tensors,
+      Access access);
+  at::Tensor full_gradient(const at::Tensor& tensor) const;
+
+  const torch::nn::Module& module() const {
+    return *module_;
+  }
+  int rank() const {
+    return group_->rank();
+  }
+  void barrier() const;
+  // Throws: ConfigError unless parameters are as the engine left them.
+  void check_parameters() const;
+
+  // For tests, and for whoever finishes what a lost rank had begun.
+  Update& update() {
+    return *update_;
+  }
+  const Decision& decision() const {
+    return decision_;
+  }
+
+ private:
+  struct Agreement {
+    double norm = 0;
+    bool all_joined = false;
+  };
+  struct Place {
+    const shard::Partition* partition = nullptr;
+    int index = -1; // among the trainable ones; -1 if it is not
+    int number = 0;
+  };
+
+  void make_partitions(int num_states);
+  void take_values_of_rank_0(const shard::Partition& partition) const;
+  void take_storages(const shard::Partition& partition) const;
+  void return_storages(const shard::Partition& partition) const;
+  Place place_of(const at::Tensor& tensor) const;
+
+  bool reduces_now() const;
+  void reduce_what_is_left();
+  Agreement agree(bool joined);
+  double norm_of_own_slices() const;
+  void update_parameters(double norm);
+  void publish_parameters();
+  void end_round();
+  void write_back(const Place& place) const;
+
+  std::shared_ptr<torch::nn::Module> module_;
+  std::shared_ptr<comm::Group> group_;
+  Config config_;
+  int64_t accumulation_steps_ = 1;
+  std::vector<std::unique_ptr<shard::Partition>> partitions_;
+  std::vector<const shard::Partition*> trainable_;
+  std::unique_ptr<gather::Gatherer> gatherer_; // where parameters can be absent
+  std::unique_ptr<reduce::Reducer> reducer_;
+  std::unique_ptr<ParameterGroups> groups_;
+  std::unique_ptr<Update> update_;
+  std::unique_ptr<BufferSync> buffers_;
+  TamperCheck tamper_check_;
+  observe::GradientObserver gradient_observer_; // uses the reducer
+
+  int64_t micro_step_ = 0; // backward calls in this round
+  int64_t global_step_ = 0;
+  Decision decision_;
+  int64_t control_bytes_ = 0;
+};
+
+} // namespace zero::engine

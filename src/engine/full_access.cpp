@@ -1,0 +1,155 @@
+// How a user reads and writes whole parameters and gradients, and what an
+// EngineState tells of itself.
+#include <cstring>
+
+#include "base/error.h"
+#include "base/log.h"
+#include "engine/engine_state.h"
+#include "shard/storage.h"
+
+namespace zero::engine {
+
+using shard::Home;
+
+EngineState::Place EngineState::place_of(const at::Tensor& tensor) const {
+  for (const auto& partition : partitions_) {
+    for (int i = 0; i < partition->layout().num_parameters(); ++i) {
+      if (!partition->parameter(i).tensor.is_same(tensor)) {
+        continue;
+      }
+      Place place{.partition = partition.get(), .number = i};
+      for (size_t index = 0; index < trainable_.size(); ++index) {
+        if (trainable_[index] == partition.get()) {
+          place.index = static_cast<int>(index);
+        }
+      }
+      return place;
+    }
+  }
+  throw ConfigError(c10::str(
+      base::rank_prefix(rank(), group_->size()),
+      "a tensor of sizes ",
+      tensor.sizes(),
+      " is no parameter of the engine's module. Fix: pass what "
+      "module.parameters() has"));
+}
+
+std::function<void()> EngineState::gather(
+    const std::vector<at::Tensor>& tensors,
+    Access access) {
+  check_parameters();
+  std::vector<Place> places;
+  for (const auto& tensor : tensors) {
+    places.push_back(place_of(tensor));
+  }
+  if (access == Access::write) {
+    barrier(); // nobody computes with what is about to change
+  }
+  if (gatherer_) {
+    for (const auto& tensor : tensors) {
+      gatherer_->pin(tensor);
+    }
+  }
+  return [this, tensors, places, access] {
+    if (access == Access::write) {
+      for (const auto& place : places) {
+        write_back(place);
+      }
+      barrier(); // everybody has what rank 0 wrote
+      for (const auto& place : places) {
+        tamper_check_.accept(place.partition->parameter(place.number));
+      }
+    }
+    if (gatherer_) {
+      for (const auto& tensor : tensors) {
+        gatherer_->unpin(tensor);
+      }
+    }
+  };
+}
+
+// Rank 0's values become everybody's.
+void EngineState::write_back(const Place& place) const {
+  const auto& partition = *place.partition;
+  const auto range = partition.layout().parameter(place.number);
+  const auto element =
+      static_cast<int64_t>(c10::elementSize(partition.dtype()));
+  const auto bytes = static_cast<size_t>(range.numel() * element);
+  if (range.empty()) {
+    return;
+  }
+  const auto& tensor = partition.parameter(place.number).tensor;
+  auto* here =
+      static_cast<std::byte*>(shard::flat_view(tensor).mutable_data_ptr());
+  if (partition.parameter_home() == Home::shard && rank() == 0) {
+    partition.layout().for_each_slice(
+        range, [&](const shard::OwnedSlice& slice) {
+          std::memcpy(
+              partition.parameter_at(
+                  slice.rank, slice.range.begin, slice.shard_offset),
+              here + (slice.range.begin - range.begin) * element,
+              static_cast<size_t>(slice.range.numel() * element));
+        });
+  }
+  barrier(); // rank 0 has written
+  if (rank() == 0) {
+    return;
+  }
+  if (partition.parameter_home() == Home::full) {
+    std::memcpy(here, partition.parameter_at(0, range.begin, 0), bytes);
+  } else if (partition.parameter_home() == Home::shard) {
+    partition.layout().for_each_slice(
+        range, [&](const shard::OwnedSlice& slice) {
+          std::memcpy(
+              here + (slice.range.begin - range.begin) * element,
+              partition.parameter_at(
+                  slice.rank, slice.range.begin, slice.shard_offset),
+              static_cast<size_t>(slice.range.numel() * element));
+        });
+  }
+}
+
+at::Tensor EngineState::full_gradient(const at::Tensor& tensor) const {
+  const Place place = place_of(tensor);
+  if (place.index < 0) {
+    return {};
+  }
+  return reducer_->full_gradient({place.index, place.number});
+}
+
+MemoryAccount EngineState::memory() const {
+  MemoryAccount account;
+  for (const auto& partition : partitions_) {
+    account.parameters += partition->parameter_bytes();
+    account.gradients += partition->gradient_bytes();
+    account.optimizer += partition->state_bytes();
+  }
+  account.buffers = reducer_->buffer_bytes();
+  account.spilled = reducer_->spilled_bytes();
+  if (gatherer_) {
+    account.gathered = gatherer_->gathered_bytes();
+    account.gathered_peak = gatherer_->gathered_peak_bytes();
+  }
+  return account;
+}
+
+EngineTraffic EngineState::traffic() const {
+  EngineTraffic traffic;
+  for (const CommOp op :
+       {CommOp::reduce_scatter, CommOp::all_gather, CommOp::get}) {
+    traffic.intra_node += group_->traffic()->get(op).bytes_received;
+  }
+  traffic.control = control_bytes_;
+  return traffic;
+}
+
+void EngineState::reset_traffic() {
+  group_->traffic()->reset();
+  control_bytes_ = 0;
+}
+
+gather::GatherStatistics EngineState::statistics() const {
+  return gatherer_ ? gatherer_->statistics() : gather::GatherStatistics{};
+}
+
+} // namespace zero::engine

@@ -1,0 +1,181 @@
+#include "engine/module_parameters.h"
+
+#include <algorithm>
+#include <map>
+#include <sstream>
+
+#include "base/error.h"
+#include "base/log.h"
+#include "comm/shm/collectives.h"
+#include "observe/gradient_observer.h"
+
+namespace zero::engine {
+
+using shard::Parameter;
+
+namespace {
+
+// Tensors that are known by several names appear once.
+template <class Items>
+std::vector<Parameter> unique_tensors(const Items& items) {
+  std::vector<Parameter> found;
+  std::map<const void*, size_t> places;
+  for (const auto& item : items) {
+    const at::Tensor& tensor = item.value();
+    if (!tensor.defined()) {
+      continue;
+    }
+    const auto [place, is_new] =
+        places.emplace(tensor.unsafeGetTensorImpl(), found.size());
+    if (is_new) {
+      found.push_back({.names = {}, .tensor = tensor});
+    }
+    found[place->second].names.push_back(item.key());
+  }
+  return found;
+}
+
+std::string problem_of(const Parameter& parameter) {
+  const auto& tensor = parameter.tensor;
+  if (!tensor.device().is_cpu()) {
+    return c10::str(
+        "is on ", tensor.device().str(), ". Fix: build the module on the CPU");
+  }
+  if (tensor.layout() != at::kStrided) {
+    return "is sparse. Fix: use a dense parameter";
+  }
+  if (tensor.is_inference()) {
+    return "was made in inference mode. Fix: build the module outside of it";
+  }
+  if (tensor.requires_grad() &&
+      (!tensor.is_floating_point() || tensor.element_size() == 1)) {
+    return c10::str(
+        "has type ",
+        tensor.dtype().name(),
+        ". Fix: train float32, float64, bfloat16 or float16");
+  }
+  if (!tensor.is_leaf()) {
+    return "is computed from other tensors. Fix: register the leaf";
+  }
+  if (observe::GradientObserver::is_watched(tensor)) {
+    return "belongs to another engine. Fix: give each engine its own module";
+  }
+  return "";
+}
+
+// Memory of one parameter that another one has too.
+std::string overlap_of(const std::vector<Parameter>& parameters) {
+  std::map<const void*, const Parameter*> storages;
+  std::string problems;
+  for (const auto& parameter : parameters) {
+    const auto& tensor = parameter.tensor;
+    if (tensor.numel() == 0 || !tensor.device().is_cpu() ||
+        tensor.layout() != at::kStrided) {
+      continue;
+    }
+    const void* data = tensor.const_data_ptr();
+    const auto [other, is_new] = storages.emplace(data, &parameter);
+    if (!is_new) {
+      problems += c10::str(
+          "\n  '",
+          parameter.name(),
+          "' shares memory with '",
+          other->second->name(),
+          "' without being the same tensor. Fix: register one tensor twice");
+    }
+  }
+  return problems;
+}
+
+std::string describe(const std::vector<Parameter>& parameters) {
+  std::ostringstream text;
+  for (const auto& parameter : parameters) {
+    text << parameter.name() << " " << parameter.tensor.dtype().name() << " "
+         << parameter.tensor.sizes()
+         << (parameter.tensor.requires_grad() ? "" : " frozen") << "\n";
+  }
+  return text.str();
+}
+
+int64_t hash_of(const std::string& text) {
+  uint64_t hash = 14695981039346656037ULL; // FNV-1a
+  for (const char c : text) {
+    hash = (hash ^ static_cast<unsigned char>(c)) * 1099511628211ULL;
+  }
+  return static_cast<int64_t>(hash);
+}
+
+std::string line_of(std::istringstream& text) {
+  std::string line;
+  return std::getline(text, line) ? line : "no more parameters";
+}
+
+} // namespace
+
+std::vector<Parameter> parameters_of(const torch::nn::Module& module) {
+  auto parameters = unique_tensors(module.named_parameters());
+  std::string problems;
+  for (const auto& parameter : parameters) {
+    const std::string problem = problem_of(parameter);
+    if (!problem.empty()) {
+      problems += c10::str("\n  '", parameter.name(), "' ", problem);
+    }
+  }
+  problems += overlap_of(parameters);
+  if (!problems.empty()) {
+    throw ConfigError(
+        c10::str("these parameters cannot be partitioned:", problems));
+  }
+  return parameters;
+}
+
+std::vector<Parameter> buffers_of(const torch::nn::Module& module) {
+  auto buffers = unique_tensors(module.named_buffers());
+  std::erase_if(buffers, [](const Parameter& buffer) {
+    return !buffer.tensor.device().is_cpu() ||
+        buffer.tensor.layout() != at::kStrided;
+  });
+  return buffers;
+}
+
+void check_same_on_all_ranks(
+    comm::Group& group,
+    const std::vector<Parameter>& parameters) {
+  const std::string text = describe(parameters);
+  const auto hashes = group.exchange(
+      CommOp::all_gather, {hash_of(text), static_cast<int64_t>(text.size())});
+  bool same = true;
+  for (size_t i = 2; i < hashes.size(); i += 2) {
+    same = same && hashes[i] == hashes[0] && hashes[i + 1] == hashes[1];
+  }
+  if (same) {
+    return;
+  }
+  // Every rank gets rank 0's description; the others say where they differ.
+  at::Tensor bytes = at::zeros({hashes[1]}, at::kByte);
+  if (group.rank() == 0) {
+    std::copy(text.begin(), text.end(), bytes.mutable_data_ptr<uint8_t>());
+  }
+  const auto broadcast = comm::make_broadcast(group.context(), bytes, 0);
+  group.progress().submit(broadcast);
+  group.progress().wait(broadcast);
+  std::istringstream first(std::string(
+      reinterpret_cast<const char*>(bytes.const_data_ptr<uint8_t>()),
+      static_cast<size_t>(bytes.numel())));
+  std::istringstream own(text);
+  std::string there = line_of(first);
+  std::string here = line_of(own);
+  while (there == here && !own.eof()) {
+    there = line_of(first);
+    here = line_of(own);
+  }
+  throw ConfigError(c10::str(
+      base::rank_prefix(group.rank(), group.size()),
+      "the ranks have different modules",
+      here == there
+          ? std::string(": see the messages of the others")
+          : c10::str(": expected '", there, "' as on rank 0, got '", here, "'"),
+      ". Fix: build the same module on every rank"));
+}
+
+} // namespace zero::engine

@@ -1,0 +1,92 @@
+#include "engine/parameter_groups.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "base/error.h"
+#include "optim/glob.h"
+
+namespace zero::engine {
+
+ParameterGroups::ParameterGroups(
+    const Config& config,
+    const std::vector<const shard::Partition*>& partitions)
+    : schedule_(optim::Schedule::make(config.scheduler, config.optimizer)) {
+  const auto& patterns = config.libzero.parameter_groups;
+  for (const auto& pattern : patterns) {
+    groups_.push_back(
+        {pattern.lr.value_or(config.optimizer.lr),
+         pattern.weight_decay.value_or(config.optimizer.weight_decay)});
+  }
+  groups_.push_back({config.optimizer.lr, config.optimizer.weight_decay});
+
+  std::vector<bool> used(patterns.size());
+  for (const auto* partition : partitions) {
+    auto& members = membership_.emplace_back();
+    for (const auto& parameter : partition->parameters()) {
+      size_t group = 0;
+      while (group < patterns.size() &&
+             std::none_of(
+                 parameter.names.begin(),
+                 parameter.names.end(),
+                 [&](const std::string& name) {
+                   return optim::matches(patterns[group].match, name);
+                 })) {
+        ++group;
+      }
+      if (group < patterns.size()) {
+        used[group] = true;
+      }
+      members.push_back(static_cast<int>(group));
+    }
+  }
+  std::string unused;
+  for (size_t group = 0; group < patterns.size(); ++group) {
+    if (!used[group]) {
+      unused += c10::str("\n  '", patterns[group].match, "'");
+    }
+  }
+  if (!unused.empty()) {
+    throw ConfigError(c10::str(
+        "libzero.parameter_groups: these match no parameter that is trained "
+        "and that no earlier group has:",
+        unused,
+        "\nFix: compare them with the module's named_parameters()"));
+  }
+}
+
+ParameterGroups::Settings ParameterGroups::settings(int group, int64_t step)
+    const {
+  Settings settings = groups_[static_cast<size_t>(group)];
+  const auto scheduled = schedule_->at(step, settings.lr);
+  settings.lr = scheduled.lr;
+  settings.momentum = scheduled.momentum;
+  return settings;
+}
+
+double ParameterGroups::lr(int64_t step) const {
+  return settings(num_groups() - 1, step).lr;
+}
+
+void ParameterGroups::set_lr(double lr) {
+  for (int group = 0; group < num_groups(); ++group) {
+    set_lr(group, lr);
+  }
+}
+
+void ParameterGroups::set_lr(int group, double lr) {
+  if (group < 0 || group >= num_groups()) {
+    throw ConfigError(c10::str(
+        "set_lr: there is no group ",
+        group,
+        ": expected 0 to ",
+        num_groups() - 1));
+  }
+  if (!(lr >= 0 && std::isfinite(lr))) {
+    throw ConfigError(
+        c10::str("set_lr: expected a learning rate of 0 or more, got ", lr));
+  }
+  groups_[static_cast<size_t>(group)].lr = lr;
+}
+
+} // namespace zero::engine

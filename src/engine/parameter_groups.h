@@ -1,0 +1,54 @@
+// Defines ParameterGroups: which learning rate and weight decay each parameter
+// has, by the patterns of the configuration and the schedule.
+#pragma once
+
+#include <zero/config.h>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "optim/schedule.h"
+#include "shard/partition.h"
+
+namespace zero::engine {
+
+class ParameterGroups {
+ public:
+  struct Settings {
+    double lr = 0;
+    double weight_decay = 0;
+    double momentum = -1; // negative: the optimizer's own
+  };
+
+  // Throws: ConfigError naming every pattern that matches no parameter.
+  ParameterGroups(
+      const Config& config,
+      const std::vector<const shard::Partition*>& partitions);
+
+  int num_groups() const {
+    return static_cast<int>(groups_.size());
+  }
+  int group_of(int partition, int parameter) const {
+    return membership_[static_cast<size_t>(partition)]
+                      [static_cast<size_t>(parameter)];
+  }
+
+  // For the update before which there were `step` others.
+  Settings settings(int group, int64_t step) const;
+
+  // The rate of the parameters that no pattern matches, for that update.
+  double lr(int64_t step) const;
+
+  // Replaces the configured rate. Throws: ConfigError if there is no such group
+  // or the rate is not a number >= 0.
+  void set_lr(double lr);
+  void set_lr(int group, double lr);
+
+ private:
+  std::vector<Settings> groups_; // as configured; the last one is the rest
+  std::vector<std::vector<int>> membership_; // by partition, parameter
+  std::unique_ptr<optim::Schedule> schedule_;
+};
+
+} // namespace zero::engine

@@ -1,0 +1,251 @@
+// How an EngineState comes about: taking stock of the module, partitioning it,
+// taking its memory over; and giving it back at the end.
+#include <ATen/ops/empty_like.h>
+
+#include <algorithm>
+#include <cstring>
+#include <map>
+
+#include "base/error.h"
+#include "base/log.h"
+#include "comm/world_state.h"
+#include "engine/engine_state.h"
+#include "optim/adam.h"
+#include "optim/sgd.h"
+#include "shard/storage.h"
+
+namespace zero::engine {
+
+using shard::Home;
+using shard::Parameter;
+using shard::Partition;
+
+namespace {
+
+// 2 MiB of float32: large enough that what is done once per bucket does not
+// matter, small enough to stay in the cache from the rank that fills it to the
+// one that reduces it.
+constexpr int64_t kBucketNumel = 512 << 10;
+
+std::shared_ptr<Optimizer> make_optimizer(const Config& config) {
+  const auto options = optim::with_schedule(config.optimizer, config.scheduler);
+  return options.type == OptimizerConfig::Type::sgd ? optim::make_sgd(options)
+                                                    : optim::make_adam(options);
+}
+
+reduce::MeanScale mean_scale(const Config& config, int num_ranks) {
+  const double factor = config.gradient_predivide_factor;
+  if (config.prescale_gradients) {
+    return {.before = 1.0 / num_ranks, .divisor = 1};
+  }
+  return {.before = 1 / factor, .divisor = num_ranks / factor};
+}
+
+int64_t budget_bytes(const ByteBudget& budget, int64_t all_bytes) {
+  return budget.bytes.value_or(
+      static_cast<int64_t>(budget.share * static_cast<double>(all_bytes)));
+}
+
+void copy_flat(std::byte* to, const Parameter& parameter) {
+  std::memcpy(
+      to,
+      shard::flat_view(parameter.tensor).const_data_ptr(),
+      parameter.tensor.nbytes());
+}
+
+} // namespace
+
+EngineState::EngineState(
+    const World& world,
+    std::shared_ptr<torch::nn::Module> module,
+    const Config& config,
+    std::shared_ptr<Optimizer> optimizer)
+    : module_(std::move(module)),
+      group_(comm::state_of(world)->current()->split(0, world.rank())),
+      config_(config) {
+  if (!module_) {
+    throw ConfigError("the engine needs a module, got none");
+  }
+  config_.validate();
+  accumulation_steps_ = config_.batch_sizes(group_->size()).accumulation;
+  if (!optimizer) {
+    optimizer = make_optimizer(config_);
+  }
+  const int num_states = optimizer->num_states();
+  make_partitions(num_states);
+
+  if (!partitions_.empty() &&
+      partitions_.front()->parameter_home() == Home::shard) {
+    int64_t all_bytes = 0;
+    std::vector<const Partition*> all;
+    for (const auto& partition : partitions_) {
+      all.push_back(partition.get());
+      all_bytes += partition->layout().numel() *
+          static_cast<int64_t>(c10::elementSize(partition->dtype()));
+    }
+    const auto& zero = config_.zero_optimization;
+    gatherer_ = std::make_unique<gather::Gatherer>(
+        all,
+        group_->traffic(),
+        gather::GatherOptions{
+            .budget_bytes =
+                budget_bytes(config_.libzero.gather_budget, all_bytes),
+            .prefetch_numel = zero.stage3_prefetch_bucket_size,
+            .persistent_numel = zero.stage3_param_persistence_threshold});
+  }
+  reducer_ = std::make_unique<reduce::Reducer>(
+      trainable_,
+      group_,
+      reduce::ReducerOptions{
+          .scale = mean_scale(config_, group_->size()),
+          .overlap = config_.zero_optimization.overlap_comm});
+  groups_ = std::make_unique<ParameterGroups>(config_, trainable_);
+  update_ = std::make_unique<Update>(
+      trainable_, *reducer_, std::move(optimizer), *groups_, group_);
+  buffers_ = std::make_unique<BufferSync>(buffers_of(*module_), group_);
+  buffers_->offer();
+  barrier();
+  buffers_->take();
+
+  for (int i = 0; i < static_cast<int>(trainable_.size()); ++i) {
+    const auto& parameters = trainable_[static_cast<size_t>(i)]->parameters();
+    for (int number = 0; number < static_cast<int>(parameters.size());
+         ++number) {
+      const auto& tensor = parameters[static_cast<size_t>(number)].tensor;
+      tensor.mutable_grad().reset();
+      gradient_observer_.watch(tensor, [this, i, number] {
+        reducer_->gradient_ready({i, number});
+      });
+    }
+  }
+  for (const auto& partition : partitions_) {
+    for (const auto& parameter : partition->parameters()) {
+      tamper_check_.accept(parameter);
+    }
+  }
+  barrier(); // nobody trains before everybody is ready
+}
+
+EngineState::~EngineState() {
+  gatherer_.reset();
+  for (const auto& partition : partitions_) {
+    for (const auto& parameter : partition->parameters()) {
+      if (partition->trainable()) {
+        parameter.tensor.mutable_grad().reset(); // it lies in our memory
+      }
+    }
+    return_storages(*partition);
+  }
+}
+
+void EngineState::make_partitions(int num_states) {
+  const auto parameters = parameters_of(*module_);
+  check_same_on_all_ranks(*group_, parameters);
+  // Backward completes gradients in about the reverse order of registration.
+  std::map<std::pair<bool, at::ScalarType>, std::vector<Parameter>> kinds;
+  for (auto it = parameters.rbegin(); it != parameters.rend(); ++it) {
+    if (!shard::owns_its_storage(it->tensor)) {
+      shard::give_own_storage(it->tensor);
+    }
+    kinds[{!it->tensor.requires_grad(), it->tensor.scalar_type()}].push_back(
+        *it);
+  }
+  const auto& zero = config_.zero_optimization;
+  for (auto& [kind, members] : kinds) {
+    const auto& [frozen, dtype] = kind;
+    partitions_.push_back(std::make_unique<Partition>(
+        std::move(members),
+        group_,
+        shard::PartitionOptions{
+            .stage = zero.stage,
+            .shared_memory = config_.libzero.shared_memory,
+            .trainable = !frozen,
+            .num_states = frozen ? 0 : num_states,
+            .bucket_numel = std::min(kBucketNumel, zero.reduce_bucket_size)}));
+    auto& partition = *partitions_.back();
+    if (!frozen) {
+      trainable_.push_back(&partition);
+    }
+    take_values_of_rank_0(partition);
+    take_storages(partition);
+  }
+}
+
+// Rank 0 writes its values to wherever they belong.
+void EngineState::take_values_of_rank_0(const Partition& partition) const {
+  const auto& layout = partition.layout();
+  const auto element =
+      static_cast<int64_t>(c10::elementSize(partition.dtype()));
+  if (rank() == 0) {
+    for (int i = 0; i < layout.num_parameters(); ++i) {
+      const auto range = layout.parameter(i);
+      const auto& parameter = partition.parameter(i);
+      if (range.empty()) {
+        continue;
+      }
+      if (partition.parameter_home() != Home::shard) {
+        copy_flat(partition.parameter_at(0, range.begin, 0), parameter);
+        continue;
+      }
+      const auto* from = static_cast<const std::byte*>(
+          shard::flat_view(parameter.tensor).const_data_ptr());
+      layout.for_each_slice(range, [&](const shard::OwnedSlice& slice) {
+        std::memcpy(
+            partition.parameter_at(
+                slice.rank, slice.range.begin, slice.shard_offset),
+            from + (slice.range.begin - range.begin) * element,
+            static_cast<size_t>(slice.range.numel() * element));
+      });
+    }
+  }
+  barrier();
+  if (rank() != 0 && partition.parameter_home() == Home::full) {
+    std::memcpy(
+        partition.parameter_at(rank(), 0, 0),
+        partition.parameter_at(0, 0, 0),
+        static_cast<size_t>(layout.numel() * element));
+  }
+}
+
+// Parameters that are always here lie in the window from now on.
+void EngineState::take_storages(const Partition& partition) const {
+  if (partition.parameter_home() == Home::shard) {
+    return; // the gatherer does
+  }
+  for (int i = 0; i < partition.layout().num_parameters(); ++i) {
+    const auto range = partition.layout().parameter(i);
+    if (!range.empty()) {
+      shard::point_at(
+          partition.parameter(i).tensor,
+          partition.parameter_at(rank(), range.begin, 0),
+          partition.window());
+    }
+  }
+}
+
+// The module gets memory of its own again, unless it has changed hands.
+void EngineState::return_storages(const Partition& partition) const {
+  const auto element =
+      static_cast<int64_t>(c10::elementSize(partition.dtype()));
+  for (int i = 0; i < partition.layout().num_parameters(); ++i) {
+    const auto range = partition.layout().parameter(i);
+    const auto& tensor = partition.parameter(i).tensor;
+    if (range.empty() || !shard::owns_its_storage(tensor)) {
+      continue;
+    }
+    auto memory = std::make_shared_for_overwrite<std::byte[]>(tensor.nbytes());
+    partition.layout().for_each_slice(
+        range, [&](const shard::OwnedSlice& slice) {
+          const int holder =
+              partition.parameter_home() == Home::shard ? slice.rank : rank();
+          std::memcpy(
+              memory.get() + (slice.range.begin - range.begin) * element,
+              partition.parameter_at(
+                  holder, slice.range.begin, slice.shard_offset),
+              static_cast<size_t>(slice.range.numel() * element));
+        });
+    shard::point_at(tensor, memory.get(), memory);
+  }
+}
+
+} // namespace zero::engine

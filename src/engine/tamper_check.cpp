@@ -1,0 +1,64 @@
+#include "engine/tamper_check.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+
+namespace zero::engine {
+
+TamperCheck::Mark TamperCheck::mark_of(const shard::Parameter& parameter) {
+  const auto& tensor = parameter.tensor;
+  const auto* impl = tensor.unsafeGetTensorImpl();
+  return {
+      .parameter = parameter,
+      .storage = impl->unsafe_storage().unsafeGetStorageImpl(),
+      .version = impl->version_counter().current_version(),
+      .dtype = tensor.scalar_type(),
+      .sizes = tensor.sizes().vec(),
+      .strides = tensor.strides().vec()};
+}
+
+void TamperCheck::accept(const shard::Parameter& parameter) {
+  const auto known =
+      std::find_if(marks_.begin(), marks_.end(), [&](const Mark& mark) {
+        return mark.parameter.tensor.is_same(parameter.tensor);
+      });
+  if (known != marks_.end()) {
+    *known = mark_of(parameter);
+  } else {
+    marks_.push_back(mark_of(parameter));
+  }
+}
+
+void TamperCheck::accept_all() {
+  for (auto& mark : marks_) {
+    mark.version = mark.parameter.tensor.unsafeGetTensorImpl()
+                       ->version_counter()
+                       .current_version();
+  }
+}
+
+void TamperCheck::check(const std::string& prefix) const {
+  std::string problems;
+  for (const auto& mark : marks_) {
+    const Mark now = mark_of(mark.parameter);
+    const char* what = now.storage != mark.storage || now.dtype != mark.dtype ||
+            now.sizes != mark.sizes || now.strides != mark.strides
+        ? "was replaced or moved"
+        : now.version != mark.version ? "was changed"
+                                      : nullptr;
+    if (what != nullptr) {
+      problems += c10::str("\n  '", mark.parameter.name(), "' ", what);
+    }
+  }
+  if (!problems.empty()) {
+    throw ConfigError(c10::str(
+        prefix,
+        "parameters are not as the engine left them:",
+        problems,
+        "\nFix: change parameters while a guard of engine.gather(..., "
+        "zero::Access::write) lives, or before the engine is made"));
+  }
+}
+
+} // namespace zero::engine

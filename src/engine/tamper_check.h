@@ -1,0 +1,36 @@
+// Defines TamperCheck: notices parameters that were changed, replaced or moved
+// other than by the engine. Every call of the engine begins with it.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "shard/partition.h"
+
+namespace zero::engine {
+
+class TamperCheck {
+ public:
+  // Remembers the parameter as it is now.
+  void accept(const shard::Parameter& parameter);
+  void accept_all(); // those it knows, after a change by the engine
+
+  // Throws: ConfigError naming every parameter that is not as it was.
+  void check(const std::string& prefix) const;
+
+ private:
+  struct Mark {
+    shard::Parameter parameter;
+    const void* storage = nullptr;
+    uint32_t version = 0;
+    at::ScalarType dtype = at::kFloat;
+    std::vector<int64_t> sizes;
+    std::vector<int64_t> strides;
+  };
+  static Mark mark_of(const shard::Parameter& parameter);
+
+  std::vector<Mark> marks_;
+};
+
+} // namespace zero::engine

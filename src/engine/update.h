@@ -1,0 +1,92 @@
+// Defines Update: turns the means of gradients into new parameters, for the
+// slices that a rank owns. Used by the engine's step, on its own slices; and on
+// those of a rank that died on the way, from shared memory alone.
+//
+//   update.run(own_rank, decision);
+#pragma once
+
+#include <zero/optimizer.h>
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "engine/journal.h"
+#include "engine/parameter_groups.h"
+#include "reduce/reducer.h"
+#include "shard/partition.h"
+
+namespace zero::engine {
+
+// What all ranks have agreed on for this update.
+struct Decision {
+  double gradient_factor = 1; // below 1 if the norm is clipped
+  int64_t step = 0; // updates before this one
+};
+
+class Update {
+ public:
+  // Collective. All of it outlives this.
+  Update(
+      const std::vector<const shard::Partition*>& partitions,
+      const reduce::Reducer& reducer,
+      std::shared_ptr<Optimizer> optimizer,
+      const ParameterGroups& groups,
+      const std::shared_ptr<comm::Group>& group);
+
+  // The part of `rank`, from where its journal says on.
+  void run(int rank, const Decision& decision);
+
+  // The update is complete everywhere: parameters that took part count it.
+  void count();
+
+  Journal& journal() {
+    return journal_;
+  }
+
+ private:
+  // Elements of one parameter in a slice.
+  struct Part {
+    int partition = 0;
+    int parameter = 0;
+    shard::Range range;
+    int64_t shard_offset = 0;
+  };
+  // Parts one after another that are updated alike.
+  struct Run {
+    Part first;
+    int64_t numel = 0;
+    int group = 0;
+    int64_t step = 0;
+  };
+
+  std::vector<Run> runs_of(int rank) const;
+  std::vector<Part> parts_of(int rank) const;
+  void update_chunk(
+      int rank,
+      const Run& run,
+      int64_t begin,
+      int64_t numel,
+      const Decision& decision);
+  std::vector<Journal::Piece> pieces_of(
+      int rank,
+      const Run& run,
+      int64_t begin,
+      int64_t numel) const;
+  int64_t& num_updates(int partition, int parameter) {
+    return num_updates_[static_cast<size_t>(partition)]
+                       [static_cast<size_t>(parameter)];
+  }
+
+  std::vector<const shard::Partition*> partitions_;
+  const reduce::Reducer& reducer_;
+  std::shared_ptr<Optimizer> optimizer_;
+  const ParameterGroups& groups_;
+  bool journaled_;
+  int64_t chunk_numel_;
+  Journal journal_;
+  std::vector<std::vector<int64_t>> num_updates_; // by partition, parameter
+  at::Tensor scaled_; // a chunk of gradients, clipped
+};
+
+} // namespace zero::engine

@@ -1,0 +1,310 @@
+#include "gather/gatherer.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "base/error.h"
+#include "shard/storage.h"
+
+namespace zero::gather {
+
+namespace {
+
+std::string absent_message(const std::string& name) {
+  return c10::str(
+      "parameter '",
+      name,
+      "' is partitioned over the ranks and not here. Fix: read it while a "
+      "guard of engine.gather() lives");
+}
+
+} // namespace
+
+Gatherer::Gatherer(
+    const std::vector<const shard::Partition*>& partitions,
+    std::shared_ptr<comm::TrafficCounters> traffic,
+    const GatherOptions& options)
+    : traffic_(std::move(traffic)),
+      options_(options),
+      slab_(options.budget_bytes),
+      order_([&] {
+        size_t count = 0;
+        for (const auto* partition : partitions) {
+          count += partition->parameters().size();
+        }
+        return static_cast<int>(count);
+      }()) {
+  std::vector<const c10::StorageImpl*> storages;
+  for (const auto* partition : partitions) {
+    int number = 0;
+    for (const auto& parameter : partition->parameters()) {
+      units_.push_back(
+          {.partition = partition,
+           .number = number++,
+           .bytes = static_cast<int64_t>(parameter.tensor.nbytes())});
+      storages.push_back(parameter.tensor.unsafeGetTensorImpl()
+                             ->unsafe_storage()
+                             .unsafeGetStorageImpl());
+      if (units_.back().bytes > 0) {
+        shard::make_absent(parameter.tensor, absent_message(parameter.name()));
+      } else {
+        units_.back().state = State::present; // there is nothing to gather
+      }
+    }
+  }
+  thread_ = std::thread([this] { prefetch(); });
+  observe::OperatorObserver::instance().watch(storages, this);
+}
+
+Gatherer::~Gatherer() {
+  observe::OperatorObserver::instance().unwatch(this);
+  {
+    const Lock lock(mutex_);
+    stop_ = true;
+    wanted_.notify_one();
+  }
+  thread_.join();
+  for (auto& each : units_) {
+    if (each.state == State::present && each.bytes > 0) {
+      drop(each);
+    }
+  }
+}
+
+int Gatherer::unit_of(const at::Tensor& parameter) const {
+  for (size_t i = 0; i < units_.size(); ++i) {
+    if (units_[i]
+            .partition->parameter(units_[i].number)
+            .tensor.is_same(parameter)) {
+      return static_cast<int>(i);
+    }
+  }
+  return -1;
+}
+
+void Gatherer::pin(const at::Tensor& parameter) {
+  const int number = unit_of(parameter);
+  if (number >= 0) {
+    Lock lock(mutex_);
+    acquire(lock, number);
+  }
+}
+
+void Gatherer::unpin(const at::Tensor& parameter) {
+  const int number = unit_of(parameter);
+  if (number >= 0) {
+    const Lock lock(mutex_);
+    release(number);
+  }
+}
+
+void Gatherer::before_use(int number) noexcept {
+  Lock lock(mutex_);
+  if (unit(number).num_pins == 0) {
+    ++statistics_.uses;
+    statistics_.hits += unit(number).state == State::present ? 1 : 0;
+    statistics_.waits += unit(number).state == State::arriving ? 1 : 0;
+    order_.use(number);
+  }
+  acquire(lock, number);
+  wanted_.notify_one();
+}
+
+void Gatherer::after_use(int number) noexcept {
+  const Lock lock(mutex_);
+  release(number);
+}
+
+void Gatherer::acquire(Lock& lock, int number) {
+  auto& wanted = unit(number);
+  ++wanted.num_pins;
+  changed_.wait(lock, [&] { return wanted.state != State::arriving; });
+  if (wanted.state == State::absent) {
+    fetch(lock, wanted);
+  }
+}
+
+void Gatherer::release(int number) {
+  --unit(number).num_pins;
+  // What was needed beyond the budget is not needed any more.
+  while (present_bytes_ > options_.budget_bytes && drop_one(-1)) {
+  }
+}
+
+// Without the lock while it copies.
+void Gatherer::fetch(Lock& lock, Unit& wanted) {
+  wanted.block = make_room(wanted.bytes);
+  wanted.state = State::arriving;
+  present_bytes_ += wanted.bytes;
+  peak_bytes_ = std::max(peak_bytes_, present_bytes_);
+  ++statistics_.gathers;
+  lock.unlock();
+  copy(wanted);
+  lock.lock();
+  show(wanted);
+  wanted.state = State::present;
+  changed_.notify_all();
+}
+
+void Gatherer::copy(const Unit& wanted) const {
+  const auto& partition = *wanted.partition;
+  const auto range = partition.layout().parameter(wanted.number);
+  const auto element =
+      static_cast<int64_t>(c10::elementSize(partition.dtype()));
+  int64_t received = 0;
+  partition.layout().for_each_slice(range, [&](const shard::OwnedSlice& slice) {
+    const int64_t bytes = slice.range.numel() * element;
+    std::memcpy(
+        wanted.block + (slice.range.begin - range.begin) * element,
+        partition.parameter_at(
+            slice.rank, slice.range.begin, slice.shard_offset),
+        static_cast<size_t>(bytes));
+    received += slice.rank == partition.rank() ? 0 : bytes;
+  });
+  traffic_->count(CommOp::get, received);
+}
+
+void Gatherer::show(const Unit& wanted) const {
+  shard::point_at(
+      wanted.partition->parameter(wanted.number).tensor, wanted.block, nullptr);
+}
+
+void Gatherer::drop(Unit& dropped) {
+  const auto& parameter = dropped.partition->parameter(dropped.number);
+  shard::make_absent(parameter.tensor, absent_message(parameter.name()));
+  slab_.free(dropped.block);
+  dropped.block = nullptr;
+  dropped.state = State::absent;
+  present_bytes_ -= dropped.bytes;
+}
+
+// Drops the unit that is needed last, of those that nobody uses now and that
+// are needed later than so many uses from now. False if there is none.
+bool Gatherer::drop_one(int64_t only_if_later_than) {
+  Unit* last = nullptr;
+  int64_t latest = only_if_later_than;
+  for (size_t i = 0; i < units_.size(); ++i) {
+    auto& candidate = units_[i];
+    if (candidate.state != State::present || candidate.num_pins > 0 ||
+        candidate.bytes == 0) {
+      continue;
+    }
+    const int64_t next = order_.uses_until(static_cast<int>(i));
+    if (next > latest) {
+      latest = next;
+      last = &candidate;
+    }
+  }
+  if (last == nullptr) {
+    return false;
+  }
+  drop(*last);
+  return true;
+}
+
+std::byte* Gatherer::make_room(int64_t bytes) {
+  while (present_bytes_ + bytes > options_.budget_bytes && drop_one(-1)) {
+  }
+  std::byte* block = slab_.allocate(bytes);
+  while (block == nullptr && drop_one(-1)) {
+    block = slab_.allocate(bytes);
+  }
+  return block != nullptr ? block : slab_.allocate_apart(bytes);
+}
+
+// The next absent unit in the order of use for which there is room; room is
+// also what a unit takes that is needed later. -1 if there is none.
+int Gatherer::next_to_prefetch() {
+  if (paused_) {
+    return -1;
+  }
+  int64_t numel = 0;
+  for (int64_t ahead = 0;; ++ahead) {
+    const int number = order_.expected(ahead);
+    if (number < 0) {
+      return -1;
+    }
+    auto& next = unit(number);
+    numel += next.partition->layout().parameter(next.number).numel();
+    if (numel > options_.prefetch_numel) {
+      return -1;
+    }
+    if (next.state != State::absent) {
+      continue;
+    }
+    while (present_bytes_ + next.bytes > options_.budget_bytes) {
+      if (!drop_one(ahead)) {
+        return -1;
+      }
+    }
+    return number;
+  }
+}
+
+void Gatherer::prefetch() {
+  Lock lock(mutex_);
+  while (!stop_) {
+    const int number = next_to_prefetch();
+    if (number < 0) {
+      wanted_.wait(lock);
+      continue;
+    }
+    ++statistics_.prefetches;
+    ++unit(number).num_pins; // so that room is not made of it
+    fetch(lock, unit(number));
+    --unit(number).num_pins;
+  }
+}
+
+void Gatherer::pause() {
+  Lock lock(mutex_);
+  paused_ = true;
+  changed_.wait(lock, [&] {
+    return std::none_of(units_.begin(), units_.end(), [](const Unit& each) {
+      return each.state == State::arriving;
+    });
+  });
+  for (auto& each : units_) {
+    if (each.state == State::present && each.num_pins == 0 && each.bytes > 0) {
+      drop(each);
+    }
+  }
+}
+
+void Gatherer::resume() {
+  Lock lock(mutex_);
+  order_.end_step();
+  // What stayed because somebody reads it is brought up to date in its place.
+  for (auto& each : units_) {
+    const bool persistent =
+        each.partition->layout().parameter(each.number).numel() <
+        options_.persistent_numel;
+    if (each.state == State::present && each.bytes > 0) {
+      copy(each);
+    } else if (persistent && each.state == State::absent) {
+      ++each.num_pins; // for good
+      fetch(lock, each);
+    }
+  }
+  paused_ = false;
+  wanted_.notify_one();
+}
+
+int64_t Gatherer::gathered_bytes() const {
+  const Lock lock(mutex_);
+  return present_bytes_;
+}
+
+int64_t Gatherer::gathered_peak_bytes() const {
+  const Lock lock(mutex_);
+  return peak_bytes_;
+}
+
+GatherStatistics Gatherer::statistics() const {
+  const Lock lock(mutex_);
+  GatherStatistics statistics = statistics_;
+  statistics.surprises = order_.num_surprises();
+  return statistics;
+}
+
+} // namespace zero::gather

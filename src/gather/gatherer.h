@@ -1,0 +1,116 @@
+// Defines Gatherer: makes parameters that are partitioned over the ranks
+// present when an operator needs them, and drops them when the budget asks for
+// it.
+//
+// Reading is never a collective: a unit is copied out of the other ranks'
+// shards, which do not change between two updates, without those ranks taking
+// part. The engine pauses it while shards change.
+//
+// Thread-safe: operators run in any thread, and a thread of its own fetches
+// ahead of need.
+#pragma once
+
+#include <condition_variable>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+#include "comm/traffic_counters.h"
+#include "gather/order.h"
+#include "gather/slab.h"
+#include "observe/operator_observer.h"
+#include "shard/partition.h"
+
+namespace zero::gather {
+
+struct GatherOptions {
+  int64_t budget_bytes = 0; // beyond what operators use at the moment
+  int64_t prefetch_numel = 0; // elements ahead of need, at most
+  int64_t persistent_numel = 0; // smaller units stay present
+};
+
+struct GatherStatistics {
+  int64_t uses = 0; // of units, by outermost operators
+  int64_t hits = 0; // the unit was there
+  int64_t waits = 0; // it was on its way
+  int64_t gathers = 0; // units copied, for whatever reason
+  int64_t prefetches = 0; // of these, ahead of need
+  int64_t surprises = 0; // uses that were not in the order of the step before
+};
+
+class Gatherer : private observe::OperatorListener {
+ public:
+  // Partitions whose parameters are partitioned; they outlive it. Takes the
+  // storages of all their parameters, which are then absent.
+  Gatherer(
+      const std::vector<const shard::Partition*>& partitions,
+      std::shared_ptr<comm::TrafficCounters> traffic,
+      const GatherOptions& options);
+  ~Gatherer() override; // parameters are left absent
+
+  // Makes the parameter present until unpinned. Nests.
+  void pin(const at::Tensor& parameter);
+  void unpin(const at::Tensor& parameter);
+
+  // Drops everything, and fetches nothing until resumed: shards change.
+  void pause();
+  // The step is over.
+  void resume();
+
+  int64_t gathered_bytes() const;
+  int64_t gathered_peak_bytes() const;
+  GatherStatistics statistics() const;
+
+ private:
+  enum class State {
+    absent, // no memory
+    arriving, // has memory, being filled
+    present, // full
+  };
+  struct Unit {
+    const shard::Partition* partition = nullptr;
+    int number = 0; // in its partition
+    int64_t bytes = 0;
+    State state = State::absent;
+    int num_pins = 0;
+    std::byte* block = nullptr;
+  };
+  using Lock = std::unique_lock<std::mutex>;
+
+  void before_use(int unit) noexcept override;
+  void after_use(int unit) noexcept override;
+
+  Unit& unit(int number) {
+    return units_[static_cast<size_t>(number)];
+  }
+  int unit_of(const at::Tensor& parameter) const;
+  void acquire(Lock& lock, int number);
+  void release(int number);
+  void fetch(Lock& lock, Unit& unit);
+  void copy(const Unit& unit) const;
+  void show(const Unit& unit) const;
+  void drop(Unit& unit);
+  bool drop_one(int64_t only_if_later_than);
+  std::byte* make_room(int64_t bytes);
+  void prefetch();
+  int next_to_prefetch();
+
+  std::vector<Unit> units_;
+  std::shared_ptr<comm::TrafficCounters> traffic_;
+  GatherOptions options_;
+  mutable std::mutex mutex_;
+  std::condition_variable changed_; // a unit has arrived, or gone
+  std::condition_variable wanted_; // for the thread
+  Slab slab_;
+  OrderOfUse order_;
+  int64_t present_bytes_ = 0; // or arriving
+  int64_t peak_bytes_ = 0;
+  GatherStatistics statistics_;
+  bool paused_ = false;
+  bool stop_ = false;
+  std::thread thread_;
+};
+
+} // namespace zero::gather

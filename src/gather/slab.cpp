@@ -1,0 +1,91 @@
+#include "gather/slab.h"
+
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <cerrno>
+
+#include "base/error.h"
+
+namespace zero::gather {
+
+namespace {
+
+constexpr int64_t kLine = 64;
+
+int64_t round_up(int64_t bytes) {
+  return std::max(kLine, (bytes + kLine - 1) / kLine * kLine);
+}
+
+} // namespace
+
+Slab::Slab(int64_t capacity_bytes) : capacity_(round_up(capacity_bytes)) {
+  void* memory = ::mmap(
+      nullptr,
+      static_cast<size_t>(capacity_),
+      PROT_READ | PROT_WRITE,
+      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE,
+      -1,
+      0);
+  if (memory == MAP_FAILED) {
+    throw IoError(base::system_message(
+        c10::str(
+            "no memory for ",
+            capacity_,
+            " bytes of gathered parameters. Fix: lower libzero.gather_budget"),
+        "mmap",
+        errno));
+  }
+  base_ = static_cast<std::byte*>(memory);
+}
+
+Slab::~Slab() {
+  ::munmap(base_, static_cast<size_t>(capacity_));
+}
+
+std::byte* Slab::allocate(int64_t bytes) {
+  const int64_t wanted = round_up(bytes);
+  int64_t gap = 0;
+  for (const auto& [offset, length] : used_) {
+    if (offset - gap >= wanted) {
+      break;
+    }
+    gap = offset + length;
+  }
+  if (capacity_ - gap < wanted) {
+    return nullptr;
+  }
+  used_.emplace(gap, wanted);
+  return base_ + gap;
+}
+
+std::byte* Slab::allocate_apart(int64_t bytes) {
+  const int64_t wanted = round_up(bytes);
+  for (auto& block : apart_) {
+    // One much larger would be missed by who needs it.
+    if (!block.in_use && block.bytes >= wanted && block.bytes <= 2 * wanted) {
+      block.in_use = true;
+      return block.memory.get();
+    }
+  }
+  apart_.push_back(
+      {std::make_unique_for_overwrite<std::byte[]>(static_cast<size_t>(wanted)),
+       wanted,
+       true});
+  return apart_.back().memory.get();
+}
+
+void Slab::free(std::byte* block) {
+  if (block >= base_ && block < base_ + capacity_) {
+    used_.erase(block - base_);
+    return;
+  }
+  const auto found =
+      std::find_if(apart_.begin(), apart_.end(), [&](const Apart& apart) {
+        return apart.memory.get() == block;
+      });
+  ZERO_CHECK(found != apart_.end());
+  found->in_use = false;
+}
+
+} // namespace zero::gather

@@ -1,0 +1,46 @@
+#include "optim/kernels.h"
+
+#include "optim/kernel_tables.h"
+
+#if defined(__x86_64__)
+#include <cpuid.h>
+#endif
+
+namespace zero::optim {
+
+#if defined(__x86_64__)
+namespace {
+
+// Not among the names that __builtin_cpu_supports() of every compiler knows.
+bool has_f16c() {
+  unsigned a = 0;
+  unsigned b = 0;
+  unsigned c = 0;
+  unsigned d = 0;
+  return __get_cpuid(1, &a, &b, &c, &d) != 0 && (c & bit_F16C) != 0;
+}
+
+} // namespace
+#endif
+
+std::vector<const Kernels*> supported_kernels() {
+  std::vector<const Kernels*> supported;
+#if defined(__x86_64__)
+  if (__builtin_cpu_supports("avx512f") != 0) {
+    supported.push_back(&kAvx512Kernels);
+  }
+  if (__builtin_cpu_supports("avx2") != 0 &&
+      __builtin_cpu_supports("fma") != 0 && has_f16c()) {
+    supported.push_back(&kAvx2Kernels);
+  }
+#endif
+  supported.push_back(&kPortableKernels);
+  return supported;
+}
+
+const Kernels& kernels() {
+  static const Kernels& best = *supported_kernels().front();
+  return best;
+}
+
+} // namespace zero::optim

@@ -1,0 +1,321 @@
+#include "reduce/exchange.h"
+
+#include <algorithm>
+#include <atomic>
+
+#include "base/error.h"
+
+namespace zero::reduce {
+
+namespace {
+
+// What follows the number of the pass in the word of a bucket.
+constexpr uint64_t kNothing = 0;
+constexpr uint64_t kInPlace = 1;
+constexpr uint64_t kFirstSlot = 2;
+constexpr int kWhatBits = 8;
+constexpr int kMaxSlots = 200;
+
+constexpr int64_t kLine = 64;
+
+int64_t round_up(int64_t bytes) {
+  return (bytes + kLine - 1) / kLine * kLine;
+}
+
+} // namespace
+
+// What one rank says of itself. Only that rank writes it, but for the bell.
+struct Exchange::RankWords {
+  alignas(kLine) comm::Doorbell bell;
+  // The pass it is in or has finished, the last one all of whose buckets it has
+  // reduced, and the last round that it has closed.
+  alignas(kLine) std::atomic<uint64_t> pass;
+  std::atomic<uint64_t> reduced_pass;
+  std::atomic<uint64_t> closed;
+  // How far it has come: pass << 32 | 1 + the last bucket in the usual order.
+  std::atomic<uint64_t> position;
+  std::atomic<uint64_t>
+      finishing; // the last pass that it is in finish_pass() of
+
+  struct alignas(16) Bucket {
+    std::atomic<uint64_t> published; // pass << kWhatBits | what
+    std::atomic<uint64_t> reduced; // the pass
+  };
+  // One for each bucket follows.
+  Bucket& bucket(int number) {
+    return reinterpret_cast<Bucket*>(this + 1)[number];
+  }
+};
+
+int64_t Exchange::control_bytes(int num_buckets) {
+  return round_up(
+      static_cast<int64_t>(sizeof(RankWords)) +
+      num_buckets * static_cast<int64_t>(sizeof(RankWords::Bucket)));
+}
+
+int64_t Exchange::slots_bytes(int num_slots, int64_t slot_bytes) {
+  return num_slots == 0 ? 0 : (num_slots + 1) * slot_bytes;
+}
+
+Exchange::Exchange(
+    Options options,
+    const comm::Watch& watch,
+    ExchangeHandler& handler)
+    : options_(std::move(options)),
+      watch_(watch),
+      handler_(handler),
+      slots_(options_.num_slots == 0 ? 0 : options_.num_slots + 1),
+      published_(static_cast<size_t>(options_.num_buckets)),
+      reduced_(static_cast<size_t>(options_.num_buckets)) {
+  ZERO_CHECK(options_.num_slots <= kMaxSlots);
+}
+
+Exchange::RankWords& Exchange::words(int rank) const {
+  return *reinterpret_cast<RankWords*>(
+      options_.control[static_cast<size_t>(rank)]);
+}
+
+std::byte* Exchange::slot_data(int rank, int slot) const {
+  return options_.slots[static_cast<size_t>(rank)] + slot * options_.slot_bytes;
+}
+
+void Exchange::ring_others() const {
+  for (int rank = 0; rank < options_.size; ++rank) {
+    if (rank != options_.rank) {
+      words(rank).bell.ring();
+    }
+  }
+}
+
+bool Exchange::has_published(int rank, int bucket) const {
+  return words(rank).bucket(bucket).published.load() >> kWhatBits >= pass_;
+}
+
+int Exchange::position(int rank) const {
+  const uint64_t word = words(rank).position.load();
+  return word >> 32 == pass_ ? static_cast<int>(word & UINT32_MAX) : 0;
+}
+
+void Exchange::wait(const char* what, const std::function<bool()>& done) {
+  watch_.wait(
+      words(options_.rank).bell,
+      [&] {
+        progress();
+        return done();
+      },
+      {.what = what,
+       .sequence = static_cast<int64_t>(pass_),
+       .awaited = [this] { return ranks_behind(); }});
+}
+
+std::vector<int> Exchange::ranks_behind() const {
+  std::vector<int> ranks;
+  for (int rank = 0; rank < options_.size; ++rank) {
+    const auto& peer = words(rank);
+    if (rank != options_.rank &&
+        (peer.reduced_pass < pass_ || peer.closed < round_)) {
+      ranks.push_back(rank);
+    }
+  }
+  return ranks;
+}
+
+void Exchange::begin_pass() {
+  ZERO_CHECK(!in_pass_);
+  in_pass_ = true;
+  ++pass_;
+  std::fill(published_.begin(), published_.end(), 0);
+  std::fill(reduced_.begin(), reduced_.end(), 0);
+  num_reduced_ = 0;
+  first_unreduced_ = 0;
+  words(options_.rank).pass = pass_;
+  ring_others();
+}
+
+void Exchange::announce(int bucket, uint64_t what) {
+  auto& own = words(options_.rank);
+  own.bucket(bucket).published = pass_ << kWhatBits | what;
+  published_[static_cast<size_t>(bucket)] = 1;
+  come_to(bucket);
+}
+
+// Also when it is kept: whoever waits for it must not take this rank for one
+// that is still behind it.
+void Exchange::come_to(int bucket) {
+  const int reached = std::max(position(options_.rank), bucket + 1);
+  words(options_.rank).position = pass_ << 32 | static_cast<uint64_t>(reached);
+  ring_others();
+}
+
+void Exchange::fill_and_announce(int bucket, int slot) {
+  handler_.fill(bucket, slot_data(options_.rank, slot));
+  slots_[static_cast<size_t>(slot)] = {bucket, pass_};
+  announce(bucket, kFirstSlot + static_cast<uint64_t>(slot));
+}
+
+bool Exchange::is_free(const Slot& slot) const {
+  for (int rank = 0; slot.bucket >= 0 && rank < options_.size; ++rank) {
+    if (words(rank).bucket(slot.bucket).reduced < slot.pass) {
+      return false;
+    }
+  }
+  return true;
+}
+
+// Of those for any time; -1 if there is none.
+int Exchange::free_slot() const {
+  for (int slot = 0; slot < options_.num_slots; ++slot) {
+    if (is_free(slots_[static_cast<size_t>(slot)])) {
+      return slot;
+    }
+  }
+  return -1;
+}
+
+// Whether some slot lacks only ranks that will come to its bucket in time.
+bool Exchange::worth_waiting() const {
+  for (int slot = 0; slot < options_.num_slots; ++slot) {
+    const int bucket = slots_[static_cast<size_t>(slot)].bucket;
+    bool sure = true;
+    for (int rank = 0; rank < options_.size; ++rank) {
+      const bool is_behind =
+          position(rank) <= bucket && words(rank).finishing < pass_;
+      sure = sure && (has_published(rank, bucket) || is_behind);
+    }
+    if (sure) {
+      return true;
+    }
+  }
+  return false;
+}
+
+bool Exchange::publish(int bucket) {
+  ZERO_CHECK(in_pass_ && !published(bucket));
+  if (options_.num_slots == 0) {
+    announce(bucket, kInPlace);
+    return true;
+  }
+  int slot = free_slot();
+  if (slot < 0) {
+    wait("backward", [&] {
+      slot = free_slot();
+      return slot >= 0 || !worth_waiting();
+    });
+  }
+  if (slot < 0) {
+    come_to(bucket);
+    return false;
+  }
+  fill_and_announce(bucket, slot);
+  return true;
+}
+
+void Exchange::progress() {
+  if (!in_pass_) {
+    return;
+  }
+  std::vector<Contribution> contributions(static_cast<size_t>(options_.size));
+  for (int bucket = first_unreduced_; bucket < options_.num_buckets; ++bucket) {
+    auto& reduced = reduced_[static_cast<size_t>(bucket)];
+    if (reduced != 0) {
+      first_unreduced_ += bucket == first_unreduced_ ? 1 : 0;
+      continue;
+    }
+    bool complete = published(bucket);
+    for (int rank = 0; complete && rank < options_.size; ++rank) {
+      complete = has_published(rank, bucket);
+    }
+    if (!complete) {
+      continue;
+    }
+    for (int rank = 0; rank < options_.size; ++rank) {
+      const uint64_t what =
+          words(rank).bucket(bucket).published.load() & ((1U << kWhatBits) - 1);
+      auto& contribution = contributions[static_cast<size_t>(rank)];
+      contribution = {};
+      if (what == kInPlace) {
+        contribution.kind = Contribution::Kind::in_place;
+      } else if (what >= kFirstSlot) {
+        contribution = {
+            Contribution::Kind::slot,
+            slot_data(rank, static_cast<int>(what - kFirstSlot))};
+      }
+    }
+    handler_.reduce(bucket, contributions);
+    reduced = 1;
+    ++num_reduced_;
+    auto& own = words(options_.rank);
+    own.bucket(bucket).reduced = pass_;
+    if (num_reduced_ == options_.num_buckets) {
+      own.reduced_pass = pass_;
+    }
+    ring_others();
+  }
+}
+
+void Exchange::finish_pass(const std::function<bool(int)>& has) {
+  ZERO_CHECK(in_pass_);
+  auto& own = words(options_.rank);
+  own.finishing = pass_;
+  ring_others();
+  if (options_.num_buckets == 0) {
+    own.reduced_pass = pass_;
+    ring_others();
+  }
+  for (int bucket = 0; bucket < options_.num_buckets; ++bucket) {
+    if (published(bucket)) {
+      continue;
+    }
+    if (!has(bucket)) {
+      announce(bucket, kNothing);
+    } else if (options_.num_slots == 0) {
+      announce(bucket, kInPlace);
+    } else {
+      int slot = -1;
+      wait("backward", [&] {
+        slot = free_slot();
+        if (slot < 0 && is_free(slots_.back())) {
+          slot = options_.num_slots;
+        }
+        return slot >= 0;
+      });
+      fill_and_announce(bucket, slot);
+    }
+  }
+  wait("backward", [&] {
+    for (int rank = 0; rank < options_.size; ++rank) {
+      if (words(rank).reduced_pass < pass_) {
+        return false;
+      }
+    }
+    return true;
+  });
+  in_pass_ = false;
+}
+
+void Exchange::close_round() {
+  ZERO_CHECK(!in_pass_);
+  ++round_;
+  words(options_.rank).closed = round_;
+  ring_others();
+  for (bool open = true; open;) {
+    bool another_pass = false;
+    wait("step", [&] {
+      bool all_closed = true;
+      another_pass = false;
+      for (int rank = 0; rank < options_.size; ++rank) {
+        // In this order: a rank that has closed begins no pass any more.
+        all_closed = all_closed && words(rank).closed >= round_;
+        another_pass = another_pass || words(rank).pass > pass_;
+      }
+      return all_closed || another_pass;
+    });
+    open = another_pass;
+    if (another_pass) {
+      begin_pass();
+      finish_pass([](int) { return false; });
+    }
+  }
+}
+
+} // namespace zero::reduce

@@ -1,0 +1,167 @@
+#include "shard/partition.h"
+
+#include "base/error.h"
+
+namespace zero::shard {
+
+namespace {
+
+constexpr int64_t kPage = 4096;
+
+int64_t round_up(int64_t bytes) {
+  return (bytes + kPage - 1) / kPage * kPage;
+}
+
+at::ScalarType state_type_of(at::ScalarType dtype) {
+  return dtype == at::kDouble ? at::kDouble : at::kFloat;
+}
+
+Layout make_layout(
+    const std::vector<Parameter>& parameters,
+    int num_ranks,
+    int64_t bucket_numel) {
+  Layout::Options options{
+      .numels = {}, .num_ranks = num_ranks, .bucket_numel = bucket_numel};
+  for (const auto& parameter : parameters) {
+    options.numels.push_back(parameter.tensor.numel());
+  }
+  return Layout(options);
+}
+
+} // namespace
+
+Partition::Partition(
+    std::vector<Parameter> parameters,
+    const std::shared_ptr<comm::Group>& group,
+    const PartitionOptions& options)
+    : parameters_(std::move(parameters)),
+      options_(options),
+      rank_(group->rank()),
+      dtype_(parameters_.front().tensor.scalar_type()),
+      state_dtype_(state_type_of(dtype_)),
+      element_bytes_(static_cast<int64_t>(c10::elementSize(dtype_))),
+      state_element_bytes_(
+          static_cast<int64_t>(c10::elementSize(state_dtype_))),
+      layout_(make_layout(parameters_, group->size(), options.bucket_numel)) {
+  const int stage = options.stage;
+  parameter_home_ = stage == 0 ? Home::full
+      : options.shared_memory  ? Home::once
+      : stage == 3             ? Home::shard
+                               : Home::full;
+  if (options.trainable) {
+    gradient_home_ = stage <= 1 ? Home::full : Home::shard;
+    state_home_ = stage == 0 ? Home::full : Home::shard;
+  }
+  for (int rank = 0; rank < group->size(); ++rank) {
+    offsets_.push_back(offsets_of(rank));
+  }
+  window_ = comm::make_window(
+      group, offsets_[static_cast<size_t>(group->rank())].total);
+}
+
+int64_t Partition::numel_at(Home home, int rank) const {
+  switch (home) {
+    case Home::none:
+      return 0;
+    case Home::full:
+      return layout_.numel();
+    case Home::once:
+      return rank == 0 ? layout_.numel() : 0;
+    case Home::shard:
+      return layout_.shard_numel(rank);
+  }
+  return 0;
+}
+
+// Each area begins on a page.
+Partition::Offsets Partition::offsets_of(int rank) const {
+  Offsets offsets;
+  offsets.gradients =
+      round_up(numel_at(parameter_home_, rank) * element_bytes_);
+  offsets.states = offsets.gradients +
+      round_up(numel_at(gradient_home_, rank) * state_element_bytes_);
+  offsets.total = offsets.states +
+      options_.num_states *
+          round_up(numel_at(state_home_, rank) * state_element_bytes_);
+  return offsets;
+}
+
+std::byte* Partition::at(
+    Home home,
+    int rank,
+    int64_t area,
+    int64_t element_bytes,
+    int64_t flat,
+    int64_t in_shard) const {
+  ZERO_CHECK(home != Home::none, "nothing of the kind in this partition");
+  return window_->data(rank) + area +
+      (home == Home::shard ? in_shard : flat) * element_bytes;
+}
+
+std::byte* Partition::parameter_at(int rank, int64_t flat, int64_t in_shard)
+    const {
+  const int holder = parameter_home_ == Home::once ? 0 : rank;
+  return at(
+      parameter_home_,
+      holder,
+      offsets_[static_cast<size_t>(holder)].parameters,
+      element_bytes_,
+      flat,
+      in_shard);
+}
+
+std::byte* Partition::gradient_at(int rank, int64_t flat, int64_t in_shard)
+    const {
+  return at(
+      gradient_home_,
+      rank,
+      offsets_[static_cast<size_t>(rank)].gradients,
+      state_element_bytes_,
+      flat,
+      in_shard);
+}
+
+std::byte* Partition::state_at(
+    int rank,
+    int state,
+    int64_t flat,
+    int64_t in_shard) const {
+  const int64_t each =
+      round_up(numel_at(state_home_, rank) * state_element_bytes_);
+  return at(
+      state_home_,
+      rank,
+      offsets_[static_cast<size_t>(rank)].states + state * each,
+      state_element_bytes_,
+      flat,
+      in_shard);
+}
+
+std::vector<OwnedSlice> Partition::updated_slices(int rank) const {
+  std::vector<OwnedSlice> slices;
+  if (state_home_ == Home::full) {
+    slices.push_back({rank, {0, layout_.numel()}, 0});
+    return slices;
+  }
+  for (int bucket = 0; bucket < layout_.num_buckets(); ++bucket) {
+    slices.push_back(layout_.slice(bucket, rank));
+  }
+  return slices;
+}
+
+int64_t Partition::parameter_bytes() const {
+  const Home home =
+      parameter_home_ == Home::once ? Home::shard : parameter_home_;
+  return numel_at(home, rank_) * element_bytes_;
+}
+
+int64_t Partition::gradient_bytes() const {
+  return numel_at(gradient_home_, rank_) * state_element_bytes_;
+}
+
+int64_t Partition::state_bytes() const {
+  return options_.num_states * numel_at(state_home_, rank_) *
+      state_element_bytes_;
+}
+
+} // namespace zero::shard

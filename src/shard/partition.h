@@ -1,0 +1,151 @@
+// Defines Partition: parameters of one type, and where they, their gradients
+// and their optimizer state lie, on this rank and on the others. The engine
+// makes one for each type, and one for what is frozen.
+//
+// Note [Homes]
+// What has to outlive a rank, or be read by another, lies in a window: shared
+// memory with a part for each rank. By stage, for N ranks:
+//
+//   stage  parameters                      gradients         optimizer state
+//   0      all, on each rank               all, each rank    all, each rank
+//   1      all, each rank | once           all, each rank    1/N
+//   2      all, each rank | once           1/N               1/N
+//   3      1/N            | once           1/N               1/N
+//
+// where "once" is with shared memory: one copy, in which every rank reads all
+// and writes its own slices.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "comm/window_state.h"
+#include "shard/layout.h"
+
+namespace zero::shard {
+
+// A parameter of the module, known by one name or, if tied, by several.
+struct Parameter {
+  std::vector<std::string> names; // the first one is what messages say
+  at::Tensor tensor;
+
+  const std::string& name() const {
+    return names.front();
+  }
+};
+
+enum class Home {
+  none,
+  full, // all of it, on each rank
+  once, // all of it, in the part of rank 0
+  shard, // this rank's slices
+};
+
+struct PartitionOptions {
+  int stage = 0;
+  bool shared_memory = true;
+  bool trainable = true;
+  int num_states = 0;
+  int64_t bucket_numel = 1;
+};
+
+class Partition {
+ public:
+  // Collective. The tensors own their storage and have one type.
+  // Throws: IoError on every rank if one has no memory.
+  Partition(
+      std::vector<Parameter> parameters,
+      const std::shared_ptr<comm::Group>& group,
+      const PartitionOptions& options);
+
+  const std::vector<Parameter>& parameters() const {
+    return parameters_;
+  }
+  const Parameter& parameter(int number) const {
+    return parameters_[static_cast<size_t>(number)];
+  }
+  const Layout& layout() const {
+    return layout_;
+  }
+  bool trainable() const {
+    return options_.trainable;
+  }
+  int rank() const {
+    return rank_;
+  }
+
+  at::ScalarType dtype() const {
+    return dtype_;
+  }
+  // Of gradients and optimizer state: float for half precision.
+  at::ScalarType state_dtype() const {
+    return state_dtype_;
+  }
+
+  Home parameter_home() const {
+    return parameter_home_;
+  }
+  Home gradient_home() const {
+    return gradient_home_;
+  }
+  Home state_home() const {
+    return state_home_;
+  }
+
+  // Where an element lies on a rank, given its place in the flat space and in
+  // that rank's shard. Requires: the rank has it.
+  std::byte* parameter_at(int rank, int64_t flat, int64_t in_shard) const;
+  std::byte* gradient_at(int rank, int64_t flat, int64_t in_shard) const;
+  std::byte* state_at(int rank, int state, int64_t flat, int64_t in_shard)
+      const;
+
+  // The parts of the flat space that a rank updates: its slices, or all of it
+  // where every rank does so for itself.
+  std::vector<OwnedSlice> updated_slices(int rank) const;
+
+  // This rank's part, in bytes.
+  int64_t parameter_bytes() const; // its share, where there is one copy
+  int64_t gradient_bytes() const;
+  int64_t state_bytes() const;
+
+  // Keeps all of it mapped.
+  const std::shared_ptr<comm::WindowState>& window() const {
+    return window_;
+  }
+
+ private:
+  struct Offsets {
+    int64_t parameters = 0;
+    int64_t gradients = 0;
+    int64_t states = 0;
+    int64_t total = 0;
+  };
+  int64_t numel_at(Home home, int rank) const;
+  Offsets offsets_of(int rank) const;
+  std::byte* at(
+      Home home,
+      int rank,
+      int64_t area,
+      int64_t element_bytes,
+      int64_t flat,
+      int64_t in_shard) const;
+
+  std::vector<Parameter> parameters_;
+  PartitionOptions options_;
+  int rank_;
+  at::ScalarType dtype_;
+  at::ScalarType state_dtype_;
+  int64_t element_bytes_;
+  int64_t state_element_bytes_;
+  Layout layout_;
+  Home parameter_home_ = Home::none;
+  Home gradient_home_ = Home::none;
+  Home state_home_ = Home::none;
+  std::vector<Offsets> offsets_; // by rank
+  std::shared_ptr<comm::WindowState> window_;
+};
+
+} // namespace zero::shard

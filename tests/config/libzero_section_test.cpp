@@ -1,0 +1,115 @@
+// What only libzero has is under "libzero".
+#include <gtest/gtest.h>
+#include <zero/config.h>
+
+#include <cmath>
+
+#include "config/mistakes.h"
+
+namespace zero::config {
+namespace {
+
+std::string with(const std::string& libzero) {
+  return "{\"libzero\": " + libzero + "}";
+}
+
+LibzeroConfig read(const std::string& libzero) {
+  return Config::from_json(with(libzero)).libzero;
+}
+
+TEST(LibzeroSection, DefaultsAreThoseOfTheHeader) {
+  const LibzeroConfig libzero = read("{}");
+  EXPECT_TRUE(libzero.shared_memory);
+  EXPECT_EQ(libzero.gather_budget.bytes, std::nullopt);
+  EXPECT_EQ(libzero.gather_budget.share, 0.25);
+  EXPECT_EQ(libzero.timeout_seconds, 10);
+  EXPECT_EQ(libzero.progress_timeout_seconds, 1800);
+  EXPECT_EQ(libzero.on_peer_lost, LibzeroConfig::OnPeerLost::resume);
+  EXPECT_EQ(libzero.accumulate, LibzeroConfig::Accumulate::shard);
+  EXPECT_EQ(libzero.clip_norm_type, 2);
+  EXPECT_TRUE(libzero.parameter_groups.empty());
+}
+
+TEST(LibzeroSection, EveryKeyIsRead) {
+  const LibzeroConfig libzero = read(R"({
+      "shared_memory": false, "gather_budget": 1e6, "timeout_seconds": 2.5,
+      "progress_timeout_seconds": 60, "on_peer_lost": "raise",
+      "accumulate": "full", "clip_norm_type": "inf",
+      "parameter_groups": [
+        {"match": "*.bias", "weight_decay": 0},
+        {"match": "head.*", "lr": 0.5}]})");
+  EXPECT_FALSE(libzero.shared_memory);
+  EXPECT_EQ(libzero.gather_budget.bytes, 1'000'000);
+  EXPECT_EQ(libzero.timeout_seconds, 2.5);
+  EXPECT_EQ(libzero.progress_timeout_seconds, 60);
+  EXPECT_EQ(libzero.on_peer_lost, LibzeroConfig::OnPeerLost::raise);
+  EXPECT_EQ(libzero.accumulate, LibzeroConfig::Accumulate::full);
+  EXPECT_TRUE(std::isinf(libzero.clip_norm_type));
+  ASSERT_EQ(libzero.parameter_groups.size(), 2U);
+  EXPECT_EQ(libzero.parameter_groups[0].match, "*.bias");
+  EXPECT_EQ(libzero.parameter_groups[0].weight_decay, 0);
+  EXPECT_EQ(libzero.parameter_groups[0].lr, std::nullopt);
+  EXPECT_EQ(libzero.parameter_groups[1].lr, 0.5);
+}
+
+TEST(LibzeroSection, TheBudgetIsBytesOrAShare) {
+  EXPECT_EQ(read(R"({"gather_budget": "50%"})").gather_budget.share, 0.5);
+  EXPECT_EQ(
+      read(R"({"gather_budget": "50%"})").gather_budget.bytes, std::nullopt);
+  EXPECT_EQ(read(R"({"gather_budget": 0})").gather_budget.bytes, 0);
+  for (const char* budget :
+       {"\"25\"", "\"auto\"", "\"\"", "0.5", "true", "null", "[]", "\"-1%\""}) {
+    EXPECT_TRUE(has_one_mistake(
+        with(std::string("{\"gather_budget\": ") + budget + "}"),
+        "a number of bytes, or a share such as \"25%\""));
+  }
+  EXPECT_TRUE(has_one_mistake(with(R"({"gather_budget": -1})"), "at least 0"));
+  EXPECT_TRUE(
+      has_one_mistake(with(R"({"gather_budget": "101%"})"), "\"100%\""));
+}
+
+TEST(LibzeroSection, TheNormIsOneTwoOrInfinite) {
+  EXPECT_EQ(read(R"({"clip_norm_type": 1})").clip_norm_type, 1);
+  EXPECT_EQ(read(R"({"clip_norm_type": 2.0})").clip_norm_type, 2);
+  for (const char* type : {"3", "0", "\"2\"", "null", "\"infinity\"", "1.5"}) {
+    EXPECT_TRUE(has_one_mistake(
+        with(std::string("{\"clip_norm_type\": ") + type + "}"),
+        "expected 1, 2 or \"inf\""));
+  }
+}
+
+TEST(LibzeroSection, TimeoutsAreAboveZero) {
+  EXPECT_TRUE(has_one_mistake(with(R"({"timeout_seconds": 0})"), "above 0"));
+  EXPECT_TRUE(
+      has_one_mistake(with(R"({"progress_timeout_seconds": -1})"), "above 0"));
+}
+
+TEST(LibzeroSection, WordsAreChecked) {
+  EXPECT_TRUE(has_one_mistake(
+      with(R"({"on_peer_lost": "resume"})"),
+      "expected \"continue\" or \"raise\""));
+  EXPECT_TRUE(has_one_mistake(
+      with(R"({"accumulate": "shards"})"), "did you mean \"shard\"?"));
+  EXPECT_TRUE(has_one_mistake(with(R"({"accumulate": true})"), "got true"));
+}
+
+TEST(LibzeroSection, ParameterGroupsAreChecked) {
+  const auto groups = [](const std::string& list) {
+    return with("{\"parameter_groups\": " + list + "}");
+  };
+  EXPECT_TRUE(has_one_mistake(groups("{}"), "a list of objects"));
+  EXPECT_TRUE(has_one_mistake(
+      groups("[3]"), "parameter_groups[0]: got 3, expected an object"));
+  EXPECT_TRUE(has_one_mistake(
+      groups("[{\"lr\": 1}]"), "parameter_groups[0].match: missing"));
+  EXPECT_TRUE(has_one_mistake(
+      groups("[{\"match\": \"\"}]"), "parameter_groups[0].match: got \"\""));
+  EXPECT_TRUE(has_one_mistake(
+      groups("[{\"match\": \"a\"},\n{\"match\": \"b\",\n\"lr\": -1}]"),
+      "zero.json:3: libzero.parameter_groups[1].lr: got -1"));
+  EXPECT_TRUE(has_one_mistake(
+      groups("[{\"match\": \"a\", \"decay\": 1}]"), "unknown key"));
+}
+
+} // namespace
+} // namespace zero::config
