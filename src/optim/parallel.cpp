@@ -8,10 +8,11 @@
 
 namespace zero::optim {
 
-// at::parallel_for() would be the plain way, but it is a template: it runs on one
-// thread unless whoever includes it compiles for OpenMP, and links the very copy
-// of it that torch uses. A TensorIterator divides its elements inside of torch,
-// so there is one over blocks: a byte stands for each, and is never touched.
+// at::parallel_for() would be the plain way, but it is a template: it runs on
+// one thread unless whoever includes it compiles for OpenMP, and links the very
+// copy of it that torch uses. A TensorIterator divides its elements inside of
+// torch, so there is one over blocks: a byte stands for each, and is never
+// touched.
 void for_blocks(
     int64_t numel,
     c10::function_ref<void(int64_t begin, int64_t end)> body) {

@@ -495,10 +495,15 @@ void Reducer::show_gradients() {
 void Reducer::close_round() {
   const std::lock_guard lock(mutex_);
   exchange_->close_round();
+  // Read once: a rank that is done with the round clears its flags.
+  for_each_parameter(
+      [&](ParameterId id) { gradient(id).anywhere = flags_->any(id); });
 }
 
 bool Reducer::has_gradient(ParameterId id) const {
-  return flags_->any(id);
+  return gradients_[static_cast<size_t>(id.partition)]
+                   [static_cast<size_t>(id.number)]
+                       .anywhere;
 }
 
 at::Tensor Reducer::full_gradient(ParameterId id) const {
@@ -596,7 +601,7 @@ bool Reducer::is_reduced(ParameterId id, const at::Tensor& grad) const {
 void Reducer::check_all_have_gradients() const {
   std::string unused;
   for_each_parameter([&](ParameterId id) {
-    if (!flags_->any(id)) {
+    if (!has_gradient(id)) {
       unused += c10::str(
           "\n  '", partition(id.partition).parameter(id.number).name(), "'");
     }

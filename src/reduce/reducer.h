@@ -119,6 +119,7 @@ class Reducer : private ExchangeHandler {
     bool ready = false; // in this pass
     bool in_window = false; // in this round, full gradients only
     int num_unpublished = 0; // buckets that still need `held`
+    bool anywhere = false; // on any rank, in the round that was closed
   };
   class Flags; // which parameters have had gradients
 
