@@ -34,26 +34,44 @@ int64_t machine_memory() {
   return kUnlimited;
 }
 
-// What the limits of cgroup v2 leave, from this process's own group upwards.
+// Where the memory controller of a cgroup version keeps its numbers.
+struct Controller {
+  std::filesystem::path root;
+  const char* limit;
+  const char* used;
+};
+
+// What the limits leave, from this process's own group upwards.
+int64_t left_by(const Controller& controller, const std::string& path) {
+  int64_t least = kUnlimited;
+  auto group = controller.root / path.substr(1);
+  for (;; group = group.parent_path()) {
+    const int64_t limit = read_number(group / controller.limit, kUnlimited);
+    if (limit != kUnlimited) {
+      const int64_t used = read_number(group / controller.used, 0);
+      least = std::min(least, std::max<int64_t>(0, limit - used));
+    }
+    if (group == controller.root || !group.has_relative_path()) {
+      return least;
+    }
+  }
+}
+
+// A line is "0::/path" for version 2, and for version 1 "7:memory:/path".
 int64_t container_memory() {
+  const Controller version_2{"/sys/fs/cgroup", "memory.max", "memory.current"};
+  const Controller version_1{
+      "/sys/fs/cgroup/memory",
+      "memory.limit_in_bytes",
+      "memory.usage_in_bytes"};
   std::ifstream file("/proc/self/cgroup");
   std::string line;
   int64_t least = kUnlimited;
   while (std::getline(file, line)) {
-    if (!line.starts_with("0::/")) {
-      continue;
-    }
-    const std::filesystem::path root("/sys/fs/cgroup");
-    auto group = root / line.substr(4);
-    for (;; group = group.parent_path()) {
-      const int64_t limit = read_number(group / "memory.max", kUnlimited);
-      if (limit != kUnlimited) {
-        const int64_t used = read_number(group / "memory.current", 0);
-        least = std::min(least, std::max<int64_t>(0, limit - used));
-      }
-      if (group == root || !group.has_relative_path()) {
-        break;
-      }
+    if (line.starts_with("0::/")) {
+      least = std::min(least, left_by(version_2, line.substr(3)));
+    } else if (const auto at = line.find(":memory:/"); at != line.npos) {
+      least = std::min(least, left_by(version_1, line.substr(at + 8)));
     }
   }
   return least;

@@ -160,14 +160,18 @@ void SharedMapping::reserve(size_t offset, size_t bytes) {
         fd_.get(), 0, static_cast<off_t>(offset), static_cast<off_t>(bytes));
   } while (result != 0 && errno == EINTR);
   if (result != 0) {
+    const int error = errno;
+    const bool full = error == ENOSPC || error == ENOMEM;
     throw IoError(system_message(
         c10::str(
-            "no memory for ",
+            full ? "no memory for " : "cannot reserve ",
             bytes,
-            " bytes of shared memory. Fix: free memory, raise the container's "
-            "memory limit, or use fewer ranks"),
+            " bytes of shared memory. Fix: ",
+            full ? "free memory, raise the container's memory limit, or use "
+                   "fewer ranks"
+                 : "allow fallocate to this process"),
         "fallocate",
-        errno));
+        error));
   }
 }
 

@@ -132,6 +132,7 @@ int run_collectives(const Options& options) {
 void add_bench_command(CLI::App& app, int& exit_code) {
   auto* bench = app.add_subcommand("bench", "Measure this machine");
   bench->require_subcommand(1);
+  bench->footer("Example:\n  zero bench collectives -n 2");
   auto* command = bench->add_subcommand(
       "collectives", "How fast ranks talk, beside plain copies of memory");
   auto options = std::make_shared<Options>();

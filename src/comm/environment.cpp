@@ -125,11 +125,12 @@ Environment read_torchrun(const Lookup& lookup) {
 
 // Alone is right only if no launcher has started others.
 void refuse_unserved_launchers(const Lookup& lookup) {
-  for (const char* variable : {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE"}) {
+  for (const char* variable :
+       {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_STEP_NUM_TASKS"}) {
     const char* value = lookup(variable);
     if (value != nullptr && std::strcmp(value, "1") != 0) {
       throw ConfigError(c10::str(
-          "an MPI launcher started ",
+          "mpirun or srun started ",
           value,
           " ranks (",
           variable,
@@ -186,7 +187,8 @@ bool flag(
 } // namespace
 
 Environment read_environment(const Lookup& lookup) {
-  if (lookup("ZERO_RANK") != nullptr || lookup("ZERO_ROSTER") != nullptr) {
+  if (lookup("ZERO_RANK") != nullptr || lookup("ZERO_SIZE") != nullptr ||
+      lookup("ZERO_ROSTER") != nullptr) {
     return read_zero_run(lookup);
   }
   if (lookup("RANK") != nullptr || lookup("WORLD_SIZE") != nullptr) {

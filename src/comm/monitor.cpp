@@ -25,8 +25,11 @@ int pidfd_open(pid_t pid) {
   return static_cast<int>(::syscall(SYS_pidfd_open, pid, 0));
 }
 
-void pidfd_kill(int pidfd) {
-  ::syscall(SYS_pidfd_send_signal, pidfd, SIGKILL, nullptr, 0);
+// The second way is for where the first one is forbidden: the process was there
+// a moment ago, since its pidfd has not become readable.
+bool kill_process(int pidfd, pid_t pid) {
+  return ::syscall(SYS_pidfd_send_signal, pidfd, SIGKILL, nullptr, 0) == 0 ||
+      ::kill(pid, SIGKILL) == 0;
 }
 
 } // namespace
@@ -139,9 +142,9 @@ void Monitor::check_heartbeat(int peer, base::TimePoint now) {
           ") gave no sign of life for ",
           timeout_.count(),
           " s: it is killed and counts as lost"));
-  seen.condemned = true;
   roster_.note_silent(peer); // before its end can be noticed
-  pidfd_kill(seen.pidfd.get());
+  seen.heard = now; // if it could not be killed, it is tried again later
+  seen.condemned = kill_process(seen.pidfd.get(), roster_.pid(peer));
 }
 
 // Sleeps until the next heartbeat is due, or a watched process ends.

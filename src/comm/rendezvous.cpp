@@ -9,10 +9,13 @@
 #include <cerrno>
 #include <chrono>
 #include <cstring>
+#include <set>
+#include <string>
 #include <thread>
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/log.h"
 #include "base/unique_fd.h"
 
 namespace zero::comm {
@@ -65,14 +68,45 @@ void limit_waiting(const UniqueFd& connection) {
       connection.get(), SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof(limit));
 }
 
-// True when the other side has the roster open: it is then safe to end.
-bool hand_out(const UniqueFd& connection, const Greeting& greeting) {
+// Returns the rank of the other side when it has the roster open: it is then
+// safe to end. -1 if it did not get that far.
+int hand_out(const UniqueFd& connection, const Greeting& greeting) {
   limit_waiting(connection);
-  char thanks = 0;
-  return ::send(connection.get(), &greeting, sizeof(greeting), MSG_NOSIGNAL) ==
-      sizeof(greeting) &&
-      ::recv(connection.get(), &thanks, 1, 0) == 1;
+  int rank = -1;
+  const bool thanked =
+      ::send(connection.get(), &greeting, sizeof(greeting), MSG_NOSIGNAL) ==
+          sizeof(greeting) &&
+      ::recv(connection.get(), &rank, sizeof(rank), 0) == sizeof(rank);
+  return thanked ? rank : -1;
 }
+
+// Says every 10 s who is waited for.
+class LateWarning {
+ public:
+  LateWarning(int rank, int size) : rank_(rank), size_(size) {}
+  void say(const std::set<int>& missing) {
+    const double waited = base::seconds_since(start_);
+    if (waited >= next_) {
+      next_ += kSeconds;
+      base::log_warning(
+          rank_,
+          size_,
+          c10::str(
+              "init: waiting for ranks ",
+              c10::Join(", ", missing),
+              " since ",
+              static_cast<int>(waited),
+              " s"));
+    }
+  }
+
+ private:
+  static constexpr double kSeconds = 10;
+  int rank_;
+  int size_;
+  base::TimePoint start_ = base::Clock::now();
+  double next_ = kSeconds;
+};
 
 [[noreturn]] void throw_timeout(
     const std::string& what,
@@ -101,12 +135,17 @@ Roster host(const Address& address, int size, double timeout_seconds) {
   }
   Roster roster = Roster::create(size);
   const Greeting greeting{roster.address()};
-  int num_missing = size - 1;
-  while (num_missing > 0) {
+  std::set<int> missing;
+  for (int rank = 1; rank < size; ++rank) {
+    missing.insert(rank);
+  }
+  LateWarning warning(0, size);
+  while (!missing.empty()) {
+    warning.say(missing);
     if (base::seconds_since(start) > timeout_seconds) {
       throw_timeout(
-          c10::str(num_missing, " of ", size, " ranks did not come"),
-          -1,
+          c10::str("ranks ", c10::Join(", ", missing), " did not come"),
+          *missing.begin(),
           timeout_seconds);
     }
     pollfd ready{listener.get(), POLLIN, 0};
@@ -115,16 +154,20 @@ Roster host(const Address& address, int size, double timeout_seconds) {
     }
     const UniqueFd connection(
         ::accept4(listener.get(), nullptr, nullptr, SOCK_CLOEXEC));
-    if (connection.valid() && is_same_user(connection) &&
-        hand_out(connection, greeting)) {
-      --num_missing;
+    if (connection.valid() && is_same_user(connection)) {
+      missing.erase(hand_out(connection, greeting));
     }
   }
   return roster;
 }
 
-Roster visit(const Address& address, double timeout_seconds) {
+Roster visit(
+    const Address& address,
+    int rank,
+    int size,
+    double timeout_seconds) {
   const auto start = base::Clock::now();
+  LateWarning warning(rank, size);
   while (base::seconds_since(start) <= timeout_seconds) {
     const UniqueFd connection = make_socket();
     if (::connect(connection.get(), address.get(), address.bytes) == 0) {
@@ -139,10 +182,11 @@ Roster visit(const Address& address, double timeout_seconds) {
           sizeof(greeting)) {
         auto roster =
             Roster::attach(base::SharedMapping::open(greeting.roster));
-        ::send(connection.get(), "", 1, MSG_NOSIGNAL);
+        ::send(connection.get(), &rank, sizeof(rank), MSG_NOSIGNAL);
         return roster;
       }
     }
+    warning.say({0});
     std::this_thread::sleep_for(std::chrono::milliseconds(20));
   }
   throw_timeout("rank 0 did not come", 0, timeout_seconds);
@@ -157,7 +201,7 @@ Roster meet(
     double timeout_seconds) {
   const Address address(meeting);
   return rank == 0 ? host(address, size, timeout_seconds)
-                   : visit(address, timeout_seconds);
+                   : visit(address, rank, size, timeout_seconds);
 }
 
 } // namespace zero::comm

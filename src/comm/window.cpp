@@ -55,7 +55,21 @@ std::shared_ptr<WindowState> make_window(
       0,
       [&] {
         // Each rank reserves its own part; together they have to fit.
-        base::check_available_memory(total);
+        if (total > base::available_memory()) {
+          const auto most =
+              std::max_element(state->bytes.begin(), state->bytes.end());
+          throw IoError(c10::str(
+              base::rank_prefix(group->rank(), group->size()),
+              "window: no memory for ",
+              total,
+              " bytes that the ranks asked for together, of which rank ",
+              most - state->bytes.begin(),
+              " asked for ",
+              *most,
+              ": ",
+              base::available_memory(),
+              " are available. Fix: ask for less, or free memory"));
+        }
         return base::SharedMapping::create(
             "zero-window",
             static_cast<size_t>(std::max(total, kPage)),

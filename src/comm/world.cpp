@@ -2,6 +2,7 @@
 
 #include <cstdlib>
 
+#include "base/error.h"
 #include "base/libtorch_version.h"
 #include "base/process_owned.h"
 #include "comm/environment.h"
@@ -35,9 +36,19 @@ comm::Roster find_roster(
     const comm::Environment& environment,
     const comm::CommSettings& settings) {
   switch (environment.launcher) {
-    case comm::Launcher::zero_run:
-      return comm::Roster::attach(
-          base::SharedMapping::open(environment.roster));
+    case comm::Launcher::zero_run: {
+      auto roster =
+          comm::Roster::attach(base::SharedMapping::open(environment.roster));
+      if (roster.size() != environment.size) {
+        throw ConfigError(c10::str(
+            "ZERO_SIZE is ",
+            environment.size,
+            ", but the launcher started ",
+            roster.size(),
+            " ranks. Fix: leave the ZERO_ variables as the launcher set them"));
+      }
+      return roster;
+    }
     case comm::Launcher::torchrun:
       return comm::meet(
           environment.meeting,

@@ -19,7 +19,7 @@ void FirstCause::add(const RankEnd& end) {
   if (end.failed() && (!suspected() || (first_->victim && !end.victim))) {
     first_ = end;
   }
-  if (!end.failed() && end.deserted && !deserter_) {
+  if (!end.failed() && !deserter_) {
     deserter_ = end.rank;
   }
 }

@@ -22,7 +22,6 @@ struct RankEnd {
   pid_t pid = 0;
   int status = 0;
   bool victim = false; // it failed because another rank was lost
-  bool deserted = false; // it ended without having joined, or without leaving
   bool silent = false; // the other ranks killed it: no sign of life
 
   bool failed() const {
@@ -52,8 +51,8 @@ class FirstCause {
     return *first_;
   }
 
-  // The first rank that deserted the others with exit code 0: it is no failure,
-  // but it may be why all that failed are victims.
+  // The first rank that ended with exit code 0: it is no failure, but it may be
+  // why all that failed are victims.
   const std::optional<int>& deserter() const {
     return deserter_;
   }

@@ -6,8 +6,10 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <array>
 #include <cerrno>
 #include <cmath>
+#include <cstdlib>
 
 #include "base/error.h"
 #include "comm/roster.h"
@@ -42,6 +44,18 @@ void check(const RunOptions& options) {
         " seconds for ranks to end: expected 0 to ",
         kMaxGraceSeconds,
         ". Fix: --grace with a number in that range"));
+  }
+}
+
+// What is left of a job is found, and ended, by what /proc says of processes.
+void check_proc() {
+  std::array<char, 32> self{};
+  const auto length = ::readlink("/proc/self", self.data(), self.size() - 1);
+  if (length <= 0 || std::atoi(self.data()) != ::getpid()) {
+    throw IoError(
+        "/proc is missing or belongs to another PID namespace, so processes "
+        "cannot be told apart. Fix: mount it, for example by unshare "
+        "--mount-proc or in the container's configuration");
   }
 }
 
@@ -107,6 +121,7 @@ void say(const std::string& message) {
 
 int run(const RunOptions& options) {
   check(options);
+  check_proc();
   open_missing_standard_streams();
   // A shell that became this process by `exec` may have left children.
   const auto others = descendants();

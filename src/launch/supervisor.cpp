@@ -218,7 +218,6 @@ void Supervisor::reap() {
            .pid = pid,
            .status = status,
            .victim = roster_.is_victim(rank),
-           .deserted = roster_.state(rank) == comm::MemberState::lost,
            .silent = roster_.is_silent(rank)});
     }
   }

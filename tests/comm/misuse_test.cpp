@@ -105,6 +105,26 @@ TEST(Misused, AChildThatReturnsDoesNotTakeItsParentAlong) {
   });
 }
 
+TEST(Misused, AForkedChildThatCommunicatesIsRefused) {
+  run_ranks(Backend::shm, 2, [](World world) {
+    auto comm = world.communicator();
+    const pid_t child = ::fork();
+    if (child == 0) {
+      try {
+        comm.all_reduce(at::ones({3})).wait();
+      } catch (const ConfigError& error) {
+        const std::string text = error.what();
+        ::_exit(text.find("fork()") != std::string::npos ? 0 : 1);
+      }
+      ::_exit(2);
+    }
+    int status = -1;
+    ::waitpid(child, &status, 0);
+    EXPECT_EQ(status, 0);
+    comm.barrier();
+  });
+}
+
 TEST(Misused, InitAfterTheWorldWasDroppedButNotItsCommunicator) {
   const Communicator comm = init().communicator();
   EXPECT_EQ(init().size(), comm.size());

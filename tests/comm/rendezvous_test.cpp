@@ -36,13 +36,13 @@ TEST(Rendezvous, EverybodyGetsTheRosterOfRankZero) {
   EXPECT_EQ(good, 4);
 }
 
-TEST(Rendezvous, RankZeroSaysHowManyDidNotCome) {
+TEST(Rendezvous, RankZeroSaysWhoDidNotCome) {
   try {
     meet(unique_name("alone"), 0, 3, 0.3);
     ADD_FAILURE();
   } catch (const CommTimeout& error) {
     EXPECT_NE(
-        std::string(error.what()).find("2 of 3 ranks did not come"),
+        std::string(error.what()).find("ranks 1, 2 did not come"),
         std::string::npos)
         << error.what();
   }

@@ -105,8 +105,7 @@ TEST(FailureReport, SaysThatAVictimIsOne) {
 }
 
 TEST(FailureReport, NamesTheRankThatEndedWellButTooEarly) {
-  RankEnd deserter = end_of(2, exited(0));
-  deserter.deserted = true;
+  const RankEnd deserter = end_of(2, exited(0));
   const std::string report = report_of({deserter, end_of(0, exited(1), true)});
   EXPECT_NE(
       report.find("because rank 2 had ended with exit code 0"),
@@ -115,8 +114,7 @@ TEST(FailureReport, NamesTheRankThatEndedWellButTooEarly) {
 }
 
 TEST(FailureReport, ADeserterIsNotNamedIfAnotherRankReallyFailed) {
-  RankEnd deserter = end_of(2, exited(0));
-  deserter.deserted = true;
+  const RankEnd deserter = end_of(2, exited(0));
   const std::string report = report_of({deserter, end_of(0, exited(1))});
   EXPECT_EQ(report.find("rank 2"), std::string::npos) << report;
 }

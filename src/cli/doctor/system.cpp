@@ -98,7 +98,9 @@ std::vector<Finding> examine_sharing() {
       ::waitpid(child, nullptr, 0);
     }
   } catch (const Error&) {
-    // No memory to share; another finding says so.
+    open.mark = wake.mark = Mark::missing;
+    open.remedy = wake.remedy = "first see to the memory to share, above";
+    return {open, wake};
   }
   if (!opened) {
     open.mark = Mark::missing;

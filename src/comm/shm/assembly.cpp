@@ -219,6 +219,7 @@ bool Assembly::join(Round& round, Outcome& outcome) {
     return false;
   }
   if (round.proposal == kImpossible) {
+    participant_.failed_by_another();
     throw IoError(c10::str(
         base::rank_prefix(participant_.rank, participant_.size),
         participant_.purpose,
@@ -263,6 +264,7 @@ bool Assembly::join(Round& round, Outcome& outcome) {
           const bool gone = participant_.gone(rank);
           const auto attached = round.attached(rank).load();
           if (attached == kFailed) {
+            participant_.failed_by_another();
             throw IoError(c10::str(
                 base::rank_prefix(participant_.rank, participant_.size),
                 participant_.purpose,

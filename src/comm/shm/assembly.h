@@ -42,6 +42,8 @@ class Assembly {
     // Makes the new segment for these ranks. Called on one of them.
     std::function<std::shared_ptr<base::SharedMapping>(const std::vector<int>&)>
         build;
+    // Called before it throws because of what happened to another rank.
+    std::function<void()> failed_by_another = [] {};
   };
 
   struct Outcome {

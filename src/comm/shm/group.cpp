@@ -29,7 +29,8 @@ std::shared_ptr<Group> Group::form(std::shared_ptr<Membership> membership) {
            .purpose = "init",
            .timeout_seconds = membership->settings().progress_timeout_seconds,
            .gone = [&roster](int rank) { return roster.gone(rank); },
-           .build = Segment::create})
+           .build = Segment::create,
+           .failed_by_another = [&roster, id] { roster.note_victim(id); }})
           .run();
   for (int rank = 0; rank < size; ++rank) {
     if (!std::binary_search(
@@ -110,6 +111,16 @@ Group::~Group() {
   }
 }
 
+Progress& Group::progress() {
+  if (!process_.is_here()) {
+    throw ConfigError(c10::str(
+        base::rank_prefix(rank_, size()),
+        "a process made by fork() does not inherit its parent's rank. Fix: "
+        "communicate in the process that called zero::init()"));
+  }
+  return progress_;
+}
+
 bool Group::gone(int rank) const {
   return membership_->roster().gone(ids_[static_cast<size_t>(rank)]) ||
       segment_.state(rank).dropped != 0;
@@ -161,8 +172,8 @@ std::vector<int64_t> Group::exchange(
   std::copy(values.begin(), values.end(), own.mutable_data_ptr<int64_t>());
   const auto operation = make_all_gather(context(), all, own, purpose);
   operation->counted = false;
-  progress_.submit(operation);
-  progress_.wait(operation);
+  progress().submit(operation);
+  progress().wait(operation);
   const auto* data = all.const_data_ptr<int64_t>();
   return {data, data + all.numel()};
 }
@@ -210,6 +221,7 @@ std::shared_ptr<base::SharedMapping> Group::share(
   }
   const auto failed = std::find(votes.begin(), votes.end(), kFailed);
   if (failed != votes.end()) {
+    membership_->roster().note_victim(membership_->id());
     throw IoError(c10::str(
         base::rank_prefix(rank_, size()),
         "rank ",
@@ -267,6 +279,10 @@ std::shared_ptr<Group> Group::shrink() {
                    ids.push_back(ids_[static_cast<size_t>(rank)]);
                  }
                  return Segment::create(ids);
+               },
+           .failed_by_another =
+               [this] {
+                 membership_->roster().note_victim(membership_->id());
                }})
           .run();
   successor_ =

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "base/process_owned.h"
 #include "base/shared_mapping.h"
 #include "comm/membership.h"
 #include "comm/shm/collective.h"
@@ -53,9 +54,8 @@ class Group {
   const std::shared_ptr<Membership>& membership() const {
     return membership_;
   }
-  Progress& progress() {
-    return progress_;
-  }
+  // Throws: ConfigError in a child of the process that joined the world.
+  Progress& progress();
   CollectiveContext context();
   uint64_t& produced(int to) {
     return produced_[static_cast<size_t>(to)];
@@ -102,6 +102,7 @@ class Group {
   bool gone(int rank) const;
   Progress::Options progress_options();
 
+  base::ProcessMark process_;
   std::shared_ptr<Membership> membership_;
   Segment segment_;
   std::vector<int> ids_; // roster ids by rank
