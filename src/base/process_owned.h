@@ -5,33 +5,50 @@
 // goodbye for the parent. So the copy is left alone.
 #pragma once
 
-#include <pthread.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
-#include <atomic>
 #include <memory>
 #include <utility>
 
 namespace zero::base {
 
-// Whether this is still the process that made it. Costs nothing, unlike
-// getpid(), which asks the kernel.
+// Whether this is still the process that made it. Reads one word of a page that
+// the kernel wipes in every child, however it was made; getpid() would ask the
+// kernel each time.
 class ProcessMark {
  public:
+  ProcessMark()
+      : page_(static_cast<int*>(::mmap(
+            nullptr,
+            kBytes,
+            PROT_READ | PROT_WRITE,
+            MAP_PRIVATE | MAP_ANONYMOUS,
+            -1,
+            0))) {
+    if (page_ == MAP_FAILED) {
+      page_ = nullptr;
+      return;
+    }
+    ::madvise(page_, kBytes, MADV_WIPEONFORK);
+    *page_ = 1;
+  }
+  ~ProcessMark() {
+    if (page_ != nullptr) {
+      ::munmap(page_, kBytes);
+    }
+  }
+  ProcessMark(const ProcessMark&) = delete;
+  ProcessMark& operator=(const ProcessMark&) = delete;
+
   bool is_here() const {
-    return made_in_ == generation();
+    return page_ == nullptr ? ::getpid() == owner_ : *page_ == 1;
   }
 
  private:
-  // How many forks led to this process since the first mark was made.
-  static int generation() {
-    static const int registered =
-        ::pthread_atfork(nullptr, nullptr, [] { counter.fetch_add(1); });
-    return registered == 0 ? counter.load(std::memory_order_relaxed) : 0;
-  }
-  inline static std::atomic<int> counter = 0;
-
-  int made_in_ = generation();
+  static constexpr size_t kBytes = 4096;
+  int* page_; // none if there was no memory for it
+  pid_t owner_ = ::getpid();
 };
 
 template <class T, class... Arguments>

@@ -49,6 +49,19 @@ std::byte* map(const UniqueFd& fd, size_t bytes) {
   return static_cast<std::byte*>(address);
 }
 
+// Asked first: beyond this limit the system kills instead of saying no.
+void check_file_limit(size_t bytes) {
+  rlimit limit{};
+  if (::getrlimit(RLIMIT_FSIZE, &limit) == 0 && bytes > limit.rlim_cur) {
+    throw IoError(c10::str(
+        "cannot size shared memory to ",
+        bytes,
+        " bytes: files are limited to ",
+        limit.rlim_cur,
+        ". Fix: raise the file size limit (ulimit -f)"));
+  }
+}
+
 } // namespace
 
 SharedMapping::SharedMapping(UniqueFd fd, std::byte* data, size_t bytes)
@@ -70,16 +83,7 @@ std::shared_ptr<SharedMapping> SharedMapping::create(
         "memfd_create",
         errno));
   }
-  // Asked first: beyond this limit the system kills instead of saying no.
-  rlimit limit{};
-  if (::getrlimit(RLIMIT_FSIZE, &limit) == 0 && bytes > limit.rlim_cur) {
-    throw IoError(c10::str(
-        "cannot size shared memory to ",
-        bytes,
-        " bytes: files are limited to ",
-        limit.rlim_cur,
-        ". Fix: raise the file size limit (ulimit -f)"));
-  }
+  check_file_limit(bytes);
   if (::ftruncate(fd.get(), static_cast<off_t>(bytes)) != 0) {
     throw IoError(system_message(
         c10::str("cannot size shared memory to ", bytes, " bytes"),
@@ -153,6 +157,7 @@ void SharedMapping::reserve(size_t offset, size_t bytes) {
     return;
   }
   check_available_memory(static_cast<int64_t>(bytes));
+  check_file_limit(offset + bytes);
   const std::lock_guard lock(mutex_);
   int result = 0;
   do {

@@ -128,7 +128,7 @@ void refuse_unserved_launchers(const Lookup& lookup) {
   for (const char* variable :
        {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_STEP_NUM_TASKS"}) {
     const char* value = lookup(variable);
-    if (value != nullptr && std::strcmp(value, "1") != 0) {
+    if (value != nullptr && *value != '\0' && std::strcmp(value, "1") != 0) {
       throw ConfigError(c10::str(
           "mpirun or srun started ",
           value,

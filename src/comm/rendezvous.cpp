@@ -76,7 +76,8 @@ int hand_out(const UniqueFd& connection, const Greeting& greeting) {
   const bool thanked =
       ::send(connection.get(), &greeting, sizeof(greeting), MSG_NOSIGNAL) ==
           sizeof(greeting) &&
-      ::recv(connection.get(), &rank, sizeof(rank), 0) == sizeof(rank);
+      ::recv(connection.get(), &rank, sizeof(rank), 0) == sizeof(rank) &&
+      ::send(connection.get(), "", 1, MSG_NOSIGNAL) == 1;
   return thanked ? rank : -1;
 }
 
@@ -182,8 +183,13 @@ Roster visit(
           sizeof(greeting)) {
         auto roster =
             Roster::attach(base::SharedMapping::open(greeting.roster));
-        ::send(connection.get(), &rank, sizeof(rank), MSG_NOSIGNAL);
-        return roster;
+        // Thanks that come too late are not heard: then it goes back.
+        char heard = 0;
+        if (::send(connection.get(), &rank, sizeof(rank), MSG_NOSIGNAL) ==
+                sizeof(rank) &&
+            ::recv(connection.get(), &heard, 1, 0) == 1) {
+          return roster;
+        }
       }
     }
     warning.say({0});

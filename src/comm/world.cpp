@@ -36,19 +36,9 @@ comm::Roster find_roster(
     const comm::Environment& environment,
     const comm::CommSettings& settings) {
   switch (environment.launcher) {
-    case comm::Launcher::zero_run: {
-      auto roster =
-          comm::Roster::attach(base::SharedMapping::open(environment.roster));
-      if (roster.size() != environment.size) {
-        throw ConfigError(c10::str(
-            "ZERO_SIZE is ",
-            environment.size,
-            ", but the launcher started ",
-            roster.size(),
-            " ranks. Fix: leave the ZERO_ variables as the launcher set them"));
-      }
-      return roster;
-    }
+    case comm::Launcher::zero_run:
+      return comm::Roster::attach(
+          base::SharedMapping::open(environment.roster));
     case comm::Launcher::torchrun:
       return comm::meet(
           environment.meeting,
@@ -86,8 +76,16 @@ World init(const InitOptions& options) {
   };
   const auto environment = comm::read_environment(lookup);
   const auto settings = comm::read_settings(options, lookup);
-  auto state = comm::join_world(
-      find_roster(environment, settings), environment.rank, settings);
+  auto roster = find_roster(environment, settings);
+  if (roster.size() != environment.size) {
+    throw ConfigError(c10::str(
+        "this rank was told that there are ",
+        environment.size,
+        " ranks, but the world has ",
+        roster.size(),
+        ". Fix: leave ZERO_SIZE or WORLD_SIZE as the launcher set it"));
+  }
+  auto state = comm::join_world(std::move(roster), environment.rank, settings);
   joined = state;
   group = state->group;
   return World(std::move(state));

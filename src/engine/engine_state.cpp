@@ -209,6 +209,11 @@ void EngineState::barrier() const {
   group_->progress().wait(operation);
 }
 
+bool EngineState::agree_on(bool yes) const {
+  const auto votes = group_->exchange(CommOp::all_gather, {yes ? 1 : 0});
+  return std::find(votes.begin(), votes.end(), 0) == votes.end();
+}
+
 void EngineState::check_parameters() const {
   tamper_check_.check(base::rank_prefix(rank(), group_->size()));
 }

@@ -62,6 +62,9 @@ class EngineState {
     return group_->rank();
   }
   void barrier() const;
+  // Collective: whether every rank says yes.
+  bool agree_on(bool yes) const;
+  bool is_parameter(const at::Tensor& tensor) const;
   // Throws: ConfigError unless parameters are as the engine left them.
   void check_parameters() const;
 
@@ -97,6 +100,7 @@ class EngineState {
   void update_parameters(double norm);
   void publish_parameters();
   void end_round();
+  void lend_a_copy(const Place& place) const;
   void write_back(const Place& place) const;
 
   std::shared_ptr<torch::nn::Module> module_;

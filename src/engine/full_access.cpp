@@ -34,6 +34,17 @@ EngineState::Place EngineState::place_of(const at::Tensor& tensor) const {
       "module.parameters() has"));
 }
 
+bool EngineState::is_parameter(const at::Tensor& tensor) const {
+  for (const auto& partition : partitions_) {
+    for (const auto& parameter : partition->parameters()) {
+      if (parameter.tensor.is_same(tensor)) {
+        return true;
+      }
+    }
+  }
+  return false;
+}
+
 std::function<void()> EngineState::gather(
     const std::vector<at::Tensor>& tensors,
     Access access) {
@@ -48,6 +59,11 @@ std::function<void()> EngineState::gather(
   if (gatherer_) {
     for (const auto& tensor : tensors) {
       gatherer_->pin(tensor);
+    }
+  }
+  if (access == Access::write) {
+    for (const auto& place : places) {
+      lend_a_copy(place);
     }
   }
   return [this, tensors, places, access] {
@@ -66,6 +82,20 @@ std::function<void()> EngineState::gather(
       }
     }
   };
+}
+
+// Where there is one copy for all, only rank 0 writes to it; what the others
+// write meanwhile goes nowhere.
+void EngineState::lend_a_copy(const Place& place) const {
+  const auto& tensor = place.partition->parameter(place.number).tensor;
+  if (place.partition->parameter_home() != Home::once || rank() == 0 ||
+      tensor.numel() == 0) {
+    return;
+  }
+  auto memory = std::make_shared_for_overwrite<std::byte[]>(tensor.nbytes());
+  std::memcpy(
+      memory.get(), shard::flat_view(tensor).const_data_ptr(), tensor.nbytes());
+  shard::point_at(tensor, memory.get(), memory);
 }
 
 // Rank 0's values become everybody's.
@@ -95,7 +125,12 @@ void EngineState::write_back(const Place& place) const {
   if (rank() == 0) {
     return;
   }
-  if (partition.parameter_home() == Home::full) {
+  if (partition.parameter_home() == Home::once) {
+    shard::point_at(
+        tensor,
+        partition.parameter_at(rank(), range.begin, 0),
+        partition.window());
+  } else if (partition.parameter_home() == Home::full) {
     std::memcpy(here, partition.parameter_at(0, range.begin, 0), bytes);
   } else if (partition.parameter_home() == Home::shard) {
     partition.layout().for_each_slice(

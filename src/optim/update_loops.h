@@ -16,7 +16,7 @@
 namespace zero::optim {
 
 constexpr int64_t kLineBytes = 64;
-constexpr int64_t kAheadBytes = 1024;
+constexpr int64_t kAheadBytes = 4096;
 
 // `update` has: whole(i) for the V::kLanes elements from i on; part(i, n) for n
 // elements, fewer; ahead(i), which prefetches. `aligned` is the array whose

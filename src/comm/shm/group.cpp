@@ -111,13 +111,17 @@ Group::~Group() {
   }
 }
 
-Progress& Group::progress() {
+void Group::check_process() const {
   if (!process_.is_here()) {
     throw ConfigError(c10::str(
         base::rank_prefix(rank_, size()),
         "a process made by fork() does not inherit its parent's rank. Fix: "
         "communicate in the process that called zero::init()"));
   }
+}
+
+Progress& Group::progress() {
+  check_process();
   return progress_;
 }
 
@@ -204,11 +208,17 @@ std::shared_ptr<base::SharedMapping> Group::share(
   if (address.pid != 0) {
     try {
       mapping = base::SharedMapping::open(address);
+    } catch (const IoError& error) {
+      failure = error;
+      vote = gone_shortly([&] { return gone(leader); }) ? kLeaderGone : kFailed;
+    }
+  }
+  if (mapping && !failure) {
+    try {
       prepare(*mapping);
       vote = kDone;
     } catch (const IoError& error) {
       failure = error;
-      vote = gone_shortly([&] { return gone(leader); }) ? kLeaderGone : kFailed;
     }
   }
   const auto votes = exchange(purpose, {vote});
@@ -226,7 +236,7 @@ std::shared_ptr<base::SharedMapping> Group::share(
         base::rank_prefix(rank_, size()),
         "rank ",
         failed - votes.begin(),
-        " has no shared memory for this; its own message says why"));
+        " could not get shared memory for this; its own message says why"));
   }
   return mapping;
 }
@@ -256,6 +266,7 @@ std::shared_ptr<Group> Group::split(int color, int key) {
 }
 
 std::shared_ptr<Group> Group::shrink() {
+  check_process();
   const std::lock_guard lock(shrink_mutex_);
   if (successor_) {
     return successor_;

@@ -99,6 +99,7 @@ class Group {
   std::string epitaph(int rank) const;
 
  private:
+  void check_process() const;
   bool gone(int rank) const;
   Progress::Options progress_options();
 

@@ -1,0 +1,49 @@
+// Defines SafetensorsWriter: writes a safetensors file, tensor by tensor, so
+// that the whole never has to be in memory.
+//
+//   SafetensorsWriter writer(path, {{"weight", at::kFloat, {2, 3}}});
+//   writer.write(data, bytes);      // each tensor in the order given
+//   writer.commit();                // only then the file has its name
+//
+// A file that is not committed leaves nothing behind.
+#pragma once
+
+#include <c10/core/ScalarType.h>
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "base/unique_fd.h"
+
+namespace zero::checkpoint {
+
+struct TensorEntry {
+  std::string name;
+  c10::ScalarType dtype = c10::ScalarType::Float;
+  std::vector<int64_t> sizes;
+};
+
+class SafetensorsWriter {
+ public:
+  // Throws: IoError; ConfigError for a type the format does not have.
+  SafetensorsWriter(std::string path, const std::vector<TensorEntry>& tensors);
+  ~SafetensorsWriter();
+  SafetensorsWriter(const SafetensorsWriter&) = delete;
+  SafetensorsWriter& operator=(const SafetensorsWriter&) = delete;
+
+  void write(const void* data, size_t bytes);
+  void commit();
+
+ private:
+  [[noreturn]] void fail(const char* call, int error);
+
+  std::string path_;
+  std::string temporary_;
+  base::UniqueFd file_;
+  size_t expected_bytes_ = 0;
+  size_t written_bytes_ = 0;
+  bool committed_ = false;
+};
+
+} // namespace zero::checkpoint

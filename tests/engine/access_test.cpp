@@ -1,0 +1,259 @@
+// Reading and writing whole parameters and gradients; what is noticed when a
+// user goes past the engine; what the engine tells of itself.
+#include <zero/zero.h>
+
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "comm/ranks.h"
+#include "engine/models.h"
+#include "engine/settings.h"
+#include "launch/job.h"
+
+namespace zero::test {
+namespace {
+
+template <class Call>
+std::string error_of(Call call) {
+  try {
+    call();
+  } catch (const std::exception& error) {
+    return error.what();
+  }
+  return "no error";
+}
+
+bool has(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
+
+TEST(Access, WhatRankZeroWritesIsEverybodys) {
+  for (const auto& setting : all_settings()) {
+    SCOPED_TRACE(c10::str(setting));
+    run_threads(3, [&](World world) {
+      auto net = build<OddNet>();
+      Engine engine(world, net.ptr(), plain_config(setting));
+      {
+        const auto guard =
+            engine.gather(net->first->parameters(), Access::write);
+        const torch::NoGradGuard no_grad;
+        net->first->weight.fill_(world.rank() + 5);
+      }
+      const auto guard = engine.gather(*net);
+      EXPECT_TRUE(torch::equal(
+          net->first->weight, torch::full_like(net->first->weight, 5)));
+      engine.backward(net(torch::ones({2, 7})).sum());
+      EXPECT_TRUE(engine.step().updated);
+    });
+  }
+}
+
+TEST(Access, FullGradientIsTheMeanOverRanks) {
+  for (const auto& setting : all_settings()) {
+    SCOPED_TRACE(c10::str(setting));
+    run_threads(3, [&](World world) {
+      auto net = build<OddNet>();
+      auto plain = build<OddNet>();
+      Engine engine(world, net.ptr(), plain_config(setting));
+      engine.backward(net(random_floats({2, 7}, world.rank())).sum());
+      for (int rank = 0; rank < 3; ++rank) {
+        (plain(random_floats({2, 7}, rank)).sum() / 3).backward();
+      }
+      const auto own = net->named_parameters();
+      for (const auto& item : plain->named_parameters()) {
+        const auto gradient = engine.full_gradient(own[item.key()]);
+        ASSERT_EQ(gradient.defined(), item.value().grad().defined())
+            << item.key();
+        if (gradient.defined()) {
+          EXPECT_TRUE(
+              torch::allclose(gradient, item.value().grad(), 1e-4, 1e-6))
+              << item.key();
+        }
+      }
+      engine.step();
+    });
+  }
+}
+
+TEST(Access, WhatIsDonePastTheEngineIsNamed) {
+  for (const auto& setting : all_settings()) {
+    SCOPED_TRACE(c10::str(setting));
+    auto net = build<OddNet>();
+    Engine engine(init(), net.ptr(), plain_config(setting));
+    {
+      const auto guard = engine.gather(*net);
+      const torch::NoGradGuard no_grad;
+      net->second->bias.mul_(2);
+    }
+    const auto loss = net(torch::ones({2, 7})).sum();
+    const std::string changed = error_of([&] { engine.backward(loss); });
+    EXPECT_TRUE(has(changed, "'second.bias' was changed")) << changed;
+    EXPECT_TRUE(has(changed, "Fix:")) << changed;
+    net->first->weight.set_data(torch::ones({15, 7}));
+    const std::string replaced = error_of([&] { engine.step(); });
+    EXPECT_TRUE(has(replaced, "'first.weight' was replaced")) << replaced;
+  }
+}
+
+TEST(Access, AnAbsentParameterSaysSo) {
+  auto net = build<OddNet>();
+  Config config = plain_config({3, false});
+  Engine engine(init(), net.ptr(), config);
+  const std::string text =
+      error_of([&] { static_cast<void>(net->first->weight.const_data_ptr()); });
+  EXPECT_TRUE(has(text, "'first.weight' is partitioned")) << text;
+  const auto guard = engine.gather(*net);
+  EXPECT_NE(net->first->weight.const_data_ptr(), nullptr);
+}
+
+TEST(Access, ABackwardThroughAnOldGraphRaises) {
+  for (const auto& setting : all_settings()) {
+    SCOPED_TRACE(c10::str(setting));
+    auto net = build<OddNet>();
+    Engine engine(init(), net.ptr(), plain_config(setting));
+    const auto old = net(torch::ones({2, 7})).sum();
+    engine.backward(net(torch::ones({2, 7})).sum());
+    engine.step();
+    const std::string text = error_of([&] { engine.backward(old); });
+    EXPECT_TRUE(has(text, "modified by an inplace operation")) << text;
+    // Training goes on.
+    engine.zero_grad();
+    engine.backward(net(torch::ones({2, 7})).sum());
+    EXPECT_TRUE(engine.step().updated);
+  }
+}
+
+TEST(Access, ASecondEngineOfTheSameModuleIsRefused) {
+  auto net = build<OddNet>();
+  const World world = init();
+  const Engine engine(world, net.ptr(), plain_config({1, true}));
+  const std::string text = error_of([&] {
+    const Engine second(world, net.ptr(), plain_config({1, true}));
+  });
+  EXPECT_TRUE(has(text, "belongs to another engine")) << text;
+  EXPECT_TRUE(has(text, "'first.weight'")) << text;
+}
+
+TEST(Access, TheModuleIsItsOwnAgainAfterwards) {
+  for (const auto& setting : all_settings()) {
+    SCOPED_TRACE(c10::str(setting));
+    run_threads(2, [&](World world) {
+      auto net = build<OddNet>();
+      auto plain = build<OddNet>();
+      { const Engine engine(world, net.ptr(), plain_config(setting)); }
+      world.barrier();
+      const auto x = torch::ones({2, 7});
+      EXPECT_TRUE(torch::equal(net(x), plain(x)));
+      net(x).sum().backward();
+      const torch::NoGradGuard no_grad;
+      net->first->weight.sub_(net->first->weight.grad());
+    });
+  }
+}
+
+TEST(Access, DifferentModulesAreNamed) {
+  run_threads(2, [&](World world) {
+    const torch::nn::Linear layer(world.rank() == 0 ? 4 : 5, 3);
+    const std::string text =
+        error_of([&] { const Engine engine(world, layer.ptr(), Config{}); });
+    EXPECT_TRUE(has(text, "different modules")) << text;
+    EXPECT_TRUE(has(text, world.rank() == 0 ? "others" : "[3, 5]")) << text;
+  });
+}
+
+TEST(Access, ExportedTensorsAreTheModules) {
+  const TemporaryFolder folder;
+  const std::string path = folder.path() / "model.safetensors";
+  for (const auto& setting : all_settings()) {
+    SCOPED_TRACE(c10::str(setting));
+    run_threads(2, [&](World world) {
+      auto net = build<TinyResNet>();
+      Engine engine(world, net.ptr(), plain_config(setting));
+      engine.export_safetensors(path);
+      if (world.rank() != 0) {
+        return;
+      }
+      const std::string bytes = read_file(path);
+      uint64_t length = 0;
+      std::memcpy(&length, bytes.data(), sizeof(length));
+      const auto header = nlohmann::json::parse(bytes.substr(8, length));
+      const auto guard = engine.gather(*net);
+      auto tensors = net->named_parameters();
+      for (const auto& item : net->named_buffers()) {
+        tensors.insert(item.key(), item.value());
+      }
+      EXPECT_EQ(header.size(), tensors.size() + 1); // and the metadata
+      for (const auto& item : tensors) {
+        const auto& entry = header.at(item.key());
+        EXPECT_EQ(
+            entry.at("shape").get<std::vector<int64_t>>(),
+            item.value().sizes().vec());
+        const auto begin = entry.at("data_offsets").at(0).get<size_t>();
+        const at::Tensor own = item.value().contiguous();
+        EXPECT_EQ(
+            std::memcmp(
+                bytes.data() + 8 + length + begin,
+                own.const_data_ptr(),
+                own.nbytes()),
+            0)
+            << item.key();
+      }
+    });
+  }
+  const World world = init();
+  auto net = build<TinyResNet>();
+  Engine engine(world, net.ptr(), plain_config({2, true}));
+  const std::string text = error_of(
+      [&] { engine.export_safetensors("/nowhere/model.safetensors"); });
+  EXPECT_TRUE(has(text, "/nowhere/model.safetensors")) << text;
+}
+
+// N ranks, P parameters without padding: DESIGN's rules for float32 and Adam.
+TEST(Access, MemoryAndTrafficAreWhatTheRulesSay) {
+  constexpr int64_t kRanks = 2;
+  for (const auto& setting : all_settings()) {
+    SCOPED_TRACE(c10::str(setting));
+    run_threads(kRanks, [&](World world) {
+      torch::nn::Linear net(64, 48); // 3072 + 48, multiples of 16
+      const int64_t p = 4 * (64 * 48 + 48);
+      Config config = plain_config(setting);
+      config.optimizer.type = OptimizerConfig::Type::adam;
+      config.zero_optimization.reduce_bucket_size = 512;
+      Engine engine(world, net.ptr(), config);
+      engine.reset_traffic();
+      engine.backward(net->forward(torch::ones({2, 64})).sum());
+      engine.step();
+      const auto memory = engine.memory();
+      const bool whole =
+          setting.stage == 0 || (setting.stage < 3 && !setting.shared);
+      EXPECT_EQ(memory.parameters, whole ? p : p / kRanks);
+      EXPECT_EQ(memory.gradients, setting.stage < 2 ? p : p / kRanks);
+      EXPECT_EQ(memory.optimizer, setting.stage == 0 ? 2 * p : 2 * p / kRanks);
+      EXPECT_EQ(memory.spilled, 0);
+      EXPECT_EQ(
+          memory.gathered_peak > 0, setting.stage == 3 && !setting.shared);
+      if (setting.stage < 2) {
+        EXPECT_EQ(memory.buffers, 0);
+      } else {
+        EXPECT_EQ(memory.buffers, 5 * 512 * 4);
+      }
+      // This rank's share of what all ranks receive together: the reduction
+      // p (N - 1) / N, then the same again where it has to get parameters.
+      const int64_t share = p * (kRanks - 1) / kRanks;
+      const auto traffic = engine.traffic();
+      if (setting.stage == 0 || (setting.stage < 3 && !setting.shared)) {
+        EXPECT_EQ(traffic.intra_node, 2 * share);
+      } else if (setting.shared) {
+        EXPECT_EQ(traffic.intra_node, share);
+      } else {
+        EXPECT_LE(traffic.intra_node, 3 * share);
+        EXPECT_GE(traffic.intra_node, 2 * share);
+      }
+      EXPECT_EQ(traffic.inter_node, 0);
+      EXPECT_EQ(traffic.control, 16 * (kRanks - 1));
+    });
+  }
+}
+
+} // namespace
+} // namespace zero::test

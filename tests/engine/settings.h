@@ -1,0 +1,47 @@
+// Defines the combinations of stage and sharing that tests run through.
+#pragma once
+
+#include <zero/config.h>
+
+#include <functional>
+#include <ostream>
+#include <string>
+#include <vector>
+
+namespace zero::test {
+
+struct Setting {
+  int stage = 0;
+  bool shared = true;
+};
+
+inline std::ostream& operator<<(std::ostream& stream, const Setting& setting) {
+  return stream << "stage " << setting.stage
+                << (setting.shared ? ", shared" : ", not shared");
+}
+
+inline const std::vector<Setting>& all_settings() {
+  static const std::vector<Setting> settings{
+      {0, true},
+      {1, true},
+      {1, false},
+      {2, true},
+      {2, false},
+      {3, true},
+      {3, false}};
+  return settings;
+}
+
+// SGD without clipping: an update shows the gradient as it is.
+inline Config plain_config(const Setting& setting) {
+  Config config;
+  config.zero_optimization.stage = setting.stage;
+  config.zero_optimization.reduce_bucket_size = 64; // many buckets
+  config.libzero.shared_memory = setting.shared;
+  config.optimizer.type = OptimizerConfig::Type::sgd;
+  config.optimizer.lr = 0.5;
+  config.gradient_clipping = 0;
+  return config;
+}
+
+} // namespace zero::test
