@@ -13,6 +13,7 @@
 #include <chrono>
 #include <cstdint>
 #include <cstdio>
+#include <ctime>
 #include <exception>
 #include <fstream>
 #include <nlohmann/json.hpp>
@@ -44,6 +45,9 @@ struct Measured {
   std::vector<double> losses; // by step: the mean over ranks and micro-batches
   std::vector<double> norms;
   std::vector<double> seconds; // by step after the warm-up: the slowest rank's
+  // Of all ranks, per step after the warm-up. A machine that is shared changes
+  // it less than the time.
+  double cpu_seconds = 0;
   // Of all ranks, between backward and update. What files have of it depends on
   // who else has mapped them.
   int64_t pss = 0;
@@ -108,7 +112,11 @@ class Training {
 
   Measured run() {
     Measured result;
+    std::clock_t cpu_start = 0;
     for (int step = 0; step < options_.steps; ++step) {
+      if (step == options_.warmup) {
+        cpu_start = std::clock();
+      }
       world_.barrier(); // a step begins together, or it would time the last one
       const auto start = std::chrono::steady_clock::now();
       double loss_sum = 0;
@@ -125,6 +133,9 @@ class Training {
         result.seconds.push_back(spent.count());
       }
     }
+    const auto cpu = static_cast<double>(std::clock() - cpu_start) /
+        CLOCKS_PER_SEC / (options_.steps - options_.warmup);
+    result.cpu_seconds = over_ranks(world_, {cpu}, ReduceOp::sum)[0];
     result.losses = over_ranks(world_, result.losses, ReduceOp::mean);
     result.seconds = over_ranks(world_, result.seconds, ReduceOp::max);
     measure_memory(result);
@@ -216,6 +227,7 @@ nlohmann::json to_json(const Measured& measured) {
       {"norms", measured.norms},
       {"seconds", measured.seconds},
       {"median_seconds", median(measured.seconds)},
+      {"cpu_seconds", measured.cpu_seconds},
       {"pss", measured.pss},
       {"pss_file", measured.pss_file},
       {"peak_rss", measured.peak_rss},
@@ -228,8 +240,9 @@ void print(const Measured& measured) {
     std::printf("step %zu: loss %.7f\n", step, measured.losses[step]);
   }
   std::printf(
-      "median step: %.4f s\nPSS of all ranks: %.1f MB, of files %.1f MB\n",
+      "median step: %.4f s\nCPU of all ranks: %.4f s per step\nPSS of all ranks: %.1f MB, of files %.1f MB\n",
       median(measured.seconds),
+      measured.cpu_seconds,
       static_cast<double>(measured.pss) / kMega,
       static_cast<double>(measured.pss_file) / kMega);
   for (size_t rank = 0; rank < measured.memory.size(); ++rank) {

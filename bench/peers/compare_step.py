@@ -99,20 +99,22 @@ def median_ratio(tops, bottoms):
 def table(rows):
     """A line for each program."""
     seconds = by_program(rows, lambda row: row["median_seconds"])
+    cpu = by_program(rows, lambda row: row["cpu_seconds"])
     node = by_program(rows, lambda row: row["above_baseline"] / 1e6)
     base = by_program(rows, lambda row: row["baseline"] / 1e6)
     rss = by_program(rows, lambda row: max(row["peak_rss"]) / 1e6)
     ours = [p.name for p in OURS if p.name in seconds]
     peers = [p.name for p in PEERS if p.name in seconds]
-    lines = [["program", "step, s", "spread", "node, MB", "baseline, MB", "RSS, MB"]]
+    lines = [["program", "step, s", "spread", "CPU, s", "node, MB", "baseline, MB", "RSS, MB"]]
     for name in ours + peers:
         lines.append([name, number(statistics.median(seconds[name])), number(max(seconds[name]) / min(seconds[name])),
+                      number(statistics.median(cpu[name])),
                       f"{statistics.median(node[name]):.0f}", f"{statistics.median(base[name]):.0f}",
                       f"{statistics.median(rss[name]):.0f}"])
-    ratios = [["libzero over"] + [f"{peer} {what}" for what in ("speed", "node", "RSS") for peer in peers]]
+    ratios = [["libzero over"] + [f"{peer} {what}" for what in ("speed", "CPU", "node", "RSS") for peer in peers]]
     for name in ours:
         ratios.append([name] + [number(median_ratio(seconds[peer], seconds[name])) for peer in peers]
-                      + [number(median_ratio(of[name], of[peer])) for of in (node, rss) for peer in peers])
+                      + [number(median_ratio(of[name], of[peer])) for of in (cpu, node, rss) for peer in peers])
     return render(lines) + ("\n\n" + render(ratios) if ours and peers else "")
 
 
@@ -120,10 +122,11 @@ LEGEND = """\
 Medians over {rounds} rounds in which the programs took turns, {ranks} ranks with a thread
 each; a ratio is the median of the ratios within the rounds. A step is the median of
 {timed} steps after {warmup}, each that of the slowest rank. Spread is the slowest round over
-the fastest. Node is the memory of all ranks together (PSS, without pages of files)
+the fastest. CPU is what the threads of all ranks used in a step, which a busy machine
+changes less than the time; it leaves out what a program waits. Node is the memory of all ranks together (PSS, without pages of files)
 between backward and update, above the baseline: the same program with a model of
 one small layer. RSS is the peak of the larger rank. Speed above 1 means libzero is
-faster, node and RSS below 1 that it needs less."""
+faster; CPU, node and RSS below 1 that it needs less."""
 
 
 def markdown(options, texts):

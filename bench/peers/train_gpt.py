@@ -166,6 +166,10 @@ def train(options, config, engine, batch):
 
     losses, seconds = [], []
     for step in range(options.steps + 1):
+        if step == options.warmup:
+            cpu_start = time.process_time()
+        elif step == options.steps:
+            cpu = (time.process_time() - cpu_start) / (options.steps - options.warmup)
         dist.barrier()
         start = time.perf_counter()
         found = engine.round(lambda micro_step: loss_of(step * accumulation + micro_step))
@@ -182,6 +186,7 @@ def train(options, config, engine, batch):
     losses = (over_ranks(losses, dist.ReduceOp.SUM) / dist.get_world_size()).tolist()
     seconds = over_ranks(seconds, dist.ReduceOp.MAX).tolist()
     return {"losses": losses, "seconds": seconds, "median_seconds": statistics.median(seconds),
+            "cpu_seconds": over_ranks([cpu], dist.ReduceOp.SUM).item(),
             "pss": sum(from_all(pss)), "pss_file": sum(from_all(pss_file)),
             "peak_rss": from_all(field("/proc/self/status", "VmHWM:"))}
 
@@ -236,6 +241,7 @@ def main():
         for step, loss in enumerate(result["losses"]):
             print(f"step {step}: loss {loss:.7f}")
         print(f"median step: {result['median_seconds']:.4f} s")
+        print(f"CPU of all ranks: {result['cpu_seconds']:.4f} s per step")
         print(f"PSS of all ranks: {result['pss'] / 1e6:.1f} MB, of files {result['pss_file'] / 1e6:.1f} MB")
         for rank, bytes_ in enumerate(result["peak_rss"]):
             print(f"rank {rank}: peak RSS {bytes_ / 1e6:.1f} MB")

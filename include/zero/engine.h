@@ -123,7 +123,8 @@ class Engine {
 
   int64_t global_step() const;
 
-  // The learning rate of the next update, before any schedule's change to it.
+  // The learning rate of the next update. A schedule that sets rates of its own
+  // goes on to do so whatever set_lr() says.
   double lr() const;
   void set_lr(double lr); // of all groups
   // Of one group: those of parameter_groups in order, then all other

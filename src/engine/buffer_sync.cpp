@@ -34,8 +34,9 @@ at::Tensor tensor_at(const at::Tensor& like, std::byte* place) {
 BufferSync::BufferSync(
     std::vector<shard::Parameter> buffers,
     const std::shared_ptr<comm::Group>& group)
-    : buffers_(std::move(buffers)), rank_(group->rank()) {
-  bytes_ = for_each_place(buffers_, nullptr, [](const auto&, auto*) {});
+    : buffers_(std::move(buffers)),
+      rank_(group->rank()),
+      bytes_(for_each_place(buffers_, nullptr, [](const auto&, auto*) {})) {
   window_ = comm::make_window(group, rank_ == 0 ? bytes_ : 0);
 }
 

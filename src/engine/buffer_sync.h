@@ -29,7 +29,7 @@ class BufferSync {
  private:
   std::vector<shard::Parameter> buffers_;
   int rank_;
-  int64_t bytes_ = 0;
+  int64_t bytes_;
   std::shared_ptr<comm::WindowState> window_;
 };
 

@@ -18,6 +18,10 @@ namespace zero::engine {
 using shard::Home;
 
 void EngineState::backward(const at::Tensor& loss) {
+  remember_failure([&] { run_backward(loss); });
+}
+
+void EngineState::run_backward(const at::Tensor& loss) {
   check_parameters();
   const bool reduces = reduces_now();
   const at::Tensor scaled = accumulation_steps_ == 1
@@ -50,6 +54,12 @@ bool EngineState::reduces_now() const {
 }
 
 StepResult EngineState::step() {
+  StepResult result;
+  remember_failure([&] { result = run_step(); });
+  return result;
+}
+
+StepResult EngineState::run_step() {
   check_parameters();
   if (micro_step_ > 0 && micro_step_ < accumulation_steps_) {
     return {.lr = groups_->lr(global_step_), .step = global_step_};
@@ -69,6 +79,10 @@ StepResult EngineState::step() {
 }
 
 void EngineState::join() {
+  remember_failure([this] { run_join(); });
+}
+
+void EngineState::run_join() {
   check_parameters();
   for (;;) {
     reduce_what_is_left();
@@ -94,9 +108,6 @@ void EngineState::reduce_what_is_left() {
   if (config_.zero_optimization.stage == 0) {
     reducer_->gather_means();
   }
-  if (!config_.zero_optimization.ignore_unused_parameters) {
-    reducer_->check_all_have_gradients();
-  }
 }
 
 EngineState::Agreement EngineState::agree(bool joined) {
@@ -104,7 +115,7 @@ EngineState::Agreement EngineState::agree(bool joined) {
   const double own = norm_of_own_slices();
   const auto all = group_->exchange(
       CommOp::all_gather, {std::bit_cast<int64_t>(own), joined ? 1 : 0});
-  control_bytes_ += 16 * (group_->size() - 1);
+  control_bytes_ += int64_t{16} * (group_->size() - 1);
   Agreement agreement{.norm = 0, .all_joined = true};
   for (size_t i = 0; i < all.size(); i += 2) {
     agreement.norm =
@@ -132,6 +143,9 @@ double EngineState::norm_of_own_slices() const {
 }
 
 void EngineState::update_parameters(double norm) {
+  if (!config_.zero_optimization.ignore_unused_parameters) {
+    reducer_->check_all_have_gradients();
+  }
   if (gatherer_) {
     gatherer_->pause();
   }
@@ -214,7 +228,21 @@ bool EngineState::agree_on(bool yes) const {
   return std::find(votes.begin(), votes.end(), 0) == votes.end();
 }
 
+// What ranks were in the middle of when one was lost cannot go on: every later
+// call fails as the first one did.
+void EngineState::remember_failure(const std::function<void()>& call) {
+  try {
+    call();
+  } catch (const CommError&) {
+    failure_ = std::current_exception();
+    throw;
+  }
+}
+
 void EngineState::check_parameters() const {
+  if (failure_) {
+    std::rethrow_exception(failure_);
+  }
   tamper_check_.check(base::rank_prefix(rank(), group_->size()));
 }
 

@@ -4,6 +4,8 @@
 
 #include <zero/engine.h>
 
+#include <exception>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -65,7 +67,8 @@ class EngineState {
   // Collective: whether every rank says yes.
   bool agree_on(bool yes) const;
   bool is_parameter(const at::Tensor& tensor) const;
-  // Throws: ConfigError unless parameters are as the engine left them.
+  // Throws: ConfigError unless parameters are as the engine left them; what an
+  // earlier call failed with, if ranks could not go on together.
   void check_parameters() const;
 
   // For tests, and for whoever finishes what a lost rank had begun.
@@ -93,6 +96,10 @@ class EngineState {
   void return_storages(const shard::Partition& partition) const;
   Place place_of(const at::Tensor& tensor) const;
 
+  void remember_failure(const std::function<void()>& call);
+  void run_backward(const at::Tensor& loss);
+  StepResult run_step();
+  void run_join();
   bool reduces_now() const;
   void reduce_what_is_left();
   Agreement agree(bool joined);
@@ -121,6 +128,7 @@ class EngineState {
   int64_t global_step_ = 0;
   Decision decision_;
   int64_t control_bytes_ = 0;
+  std::exception_ptr failure_; // of ranks that could not go on together
 };
 
 } // namespace zero::engine

@@ -73,7 +73,7 @@ std::function<void()> EngineState::gather(
       }
       barrier(); // everybody has what rank 0 wrote
       for (const auto& place : places) {
-        tamper_check_.accept(place.partition->parameter(place.number));
+        tamper_check_.accept_values(place.partition->parameter(place.number));
       }
     }
     if (gatherer_) {

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstring>
 #include <map>
+#include <ranges>
 
 #include "base/error.h"
 #include "base/log.h"
@@ -143,12 +144,12 @@ void EngineState::make_partitions(int num_states) {
   check_same_on_all_ranks(*group_, parameters);
   // Backward completes gradients in about the reverse order of registration.
   std::map<std::pair<bool, at::ScalarType>, std::vector<Parameter>> kinds;
-  for (auto it = parameters.rbegin(); it != parameters.rend(); ++it) {
-    if (!shard::owns_its_storage(it->tensor)) {
-      shard::give_own_storage(it->tensor);
+  for (const auto& parameter : std::views::reverse(parameters)) {
+    const auto& tensor = parameter.tensor;
+    if (!shard::owns_its_storage(tensor)) {
+      shard::give_own_storage(tensor);
     }
-    kinds[{!it->tensor.requires_grad(), it->tensor.scalar_type()}].push_back(
-        *it);
+    kinds[{!tensor.requires_grad(), tensor.scalar_type()}].push_back(parameter);
   }
   const auto& zero = config_.zero_optimization;
   for (auto& [kind, members] : kinds) {

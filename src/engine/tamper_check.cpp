@@ -1,7 +1,5 @@
 #include "engine/tamper_check.h"
 
-#include <algorithm>
-
 #include "base/error.h"
 
 namespace zero::engine {
@@ -19,15 +17,7 @@ TamperCheck::Mark TamperCheck::mark_of(const shard::Parameter& parameter) {
 }
 
 void TamperCheck::accept(const shard::Parameter& parameter) {
-  const auto known =
-      std::find_if(marks_.begin(), marks_.end(), [&](const Mark& mark) {
-        return mark.parameter.tensor.is_same(parameter.tensor);
-      });
-  if (known != marks_.end()) {
-    *known = mark_of(parameter);
-  } else {
-    marks_.push_back(mark_of(parameter));
-  }
+  marks_.push_back(mark_of(parameter));
 }
 
 void TamperCheck::accept_all() {
@@ -35,6 +25,14 @@ void TamperCheck::accept_all() {
     mark.version = mark.parameter.tensor.unsafeGetTensorImpl()
                        ->version_counter()
                        .current_version();
+  }
+}
+
+void TamperCheck::accept_values(const shard::Parameter& parameter) {
+  for (auto& mark : marks_) {
+    if (mark.parameter.tensor.is_same(parameter.tensor)) {
+      mark.version = mark_of(parameter).version;
+    }
   }
 }
 

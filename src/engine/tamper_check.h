@@ -15,6 +15,8 @@ class TamperCheck {
   // Remembers the parameter as it is now.
   void accept(const shard::Parameter& parameter);
   void accept_all(); // those it knows, after a change by the engine
+  // New values in the same memory. A replaced parameter stays noticed.
+  void accept_values(const shard::Parameter& parameter);
 
   // Throws: ConfigError naming every parameter that is not as it was.
   void check(const std::string& prefix) const;

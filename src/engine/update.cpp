@@ -25,7 +25,7 @@ at::Tensor tensor_at(std::byte* data, int64_t numel, at::ScalarType dtype) {
 
 int64_t bytes_per_element(const Optimizer& optimizer) {
   // The widest types: a parameter and its states of 8 bytes each.
-  return 8 * (1 + optimizer.num_states());
+  return int64_t{8} * (1 + optimizer.num_states());
 }
 
 } // namespace

@@ -120,7 +120,11 @@ void Gatherer::acquire(Lock& lock, int number) {
   ++wanted.num_pins;
   changed_.wait(lock, [&] { return wanted.state != State::arriving; });
   if (wanted.state == State::absent) {
-    fetch(lock, wanted);
+    std::byte* block = make_room(wanted.bytes, -1);
+    fetch(
+        lock,
+        wanted,
+        block != nullptr ? block : slab_.allocate_apart(wanted.bytes));
   }
 }
 
@@ -132,8 +136,8 @@ void Gatherer::release(int number) {
 }
 
 // Without the lock while it copies.
-void Gatherer::fetch(Lock& lock, Unit& wanted) {
-  wanted.block = make_room(wanted.bytes);
+void Gatherer::fetch(Lock& lock, Unit& wanted, std::byte* block) {
+  wanted.block = block;
   wanted.state = State::arriving;
   present_bytes_ += wanted.bytes;
   peak_bytes_ = std::max(peak_bytes_, present_bytes_);
@@ -202,56 +206,60 @@ bool Gatherer::drop_one(int64_t only_if_later_than) {
   return true;
 }
 
-std::byte* Gatherer::make_room(int64_t bytes) {
-  while (present_bytes_ + bytes > options_.budget_bytes && drop_one(-1)) {
+// Room in the slab, also of what is needed later than so many uses from now.
+// nullptr if there is none.
+std::byte* Gatherer::make_room(int64_t bytes, int64_t only_if_later_than) {
+  while (present_bytes_ + bytes > options_.budget_bytes &&
+         drop_one(only_if_later_than)) {
   }
   std::byte* block = slab_.allocate(bytes);
-  while (block == nullptr && drop_one(-1)) {
+  while (block == nullptr && drop_one(only_if_later_than)) {
     block = slab_.allocate(bytes);
   }
-  return block != nullptr ? block : slab_.allocate_apart(bytes);
+  return block;
 }
 
-// The next absent unit in the order of use for which there is room; room is
-// also what a unit takes that is needed later. -1 if there is none.
-int Gatherer::next_to_prefetch() {
+// The next absent unit in the order of use, if there is room for it. Nothing is
+// dropped for it that is needed sooner: it would have to come back at once.
+Gatherer::Ahead Gatherer::next_to_prefetch() {
   if (paused_) {
-    return -1;
+    return {};
   }
   int64_t numel = 0;
   for (int64_t ahead = 0;; ++ahead) {
     const int number = order_.expected(ahead);
     if (number < 0) {
-      return -1;
+      return {};
     }
     auto& next = unit(number);
     numel += next.partition->layout().parameter(next.number).numel();
-    if (numel > options_.prefetch_numel) {
-      return -1;
+    if (numel > options_.prefetch_numel || next.bytes > options_.budget_bytes) {
+      return {};
     }
     if (next.state != State::absent) {
       continue;
     }
-    while (present_bytes_ + next.bytes > options_.budget_bytes) {
-      if (!drop_one(ahead)) {
-        return -1;
-      }
+    std::byte* block = make_room(next.bytes, ahead);
+    if (block != nullptr &&
+        present_bytes_ + next.bytes > options_.budget_bytes) {
+      slab_.free(block);
+      block = nullptr;
     }
-    return number;
+    return {number, block};
   }
 }
 
 void Gatherer::prefetch() {
   Lock lock(mutex_);
   while (!stop_) {
-    const int number = next_to_prefetch();
-    if (number < 0) {
+    const auto [number, block] = next_to_prefetch();
+    if (block == nullptr) {
       wanted_.wait(lock);
       continue;
     }
     ++statistics_.prefetches;
     ++unit(number).num_pins; // so that room is not made of it
-    fetch(lock, unit(number));
+    fetch(lock, unit(number), block);
     --unit(number).num_pins;
   }
 }
@@ -283,7 +291,7 @@ void Gatherer::resume() {
       copy(each);
     } else if (persistent && each.state == State::absent) {
       ++each.num_pins; // for good
-      fetch(lock, each);
+      fetch(lock, each, slab_.allocate_apart(each.bytes));
     }
   }
   paused_ = false;

@@ -77,6 +77,11 @@ class Gatherer : private observe::OperatorListener {
     int num_pins = 0;
     std::byte* block = nullptr;
   };
+  // A unit to fetch ahead of need, and where to.
+  struct Ahead {
+    int number = -1;
+    std::byte* block = nullptr; // nullptr: there is nothing to do
+  };
   using Lock = std::unique_lock<std::mutex>;
 
   void before_use(int unit) noexcept override;
@@ -88,14 +93,14 @@ class Gatherer : private observe::OperatorListener {
   int unit_of(const at::Tensor& parameter) const;
   void acquire(Lock& lock, int number);
   void release(int number);
-  void fetch(Lock& lock, Unit& unit);
+  void fetch(Lock& lock, Unit& unit, std::byte* block);
   void copy(const Unit& unit) const;
   void show(const Unit& unit) const;
   void drop(Unit& unit);
   bool drop_one(int64_t only_if_later_than);
-  std::byte* make_room(int64_t bytes);
+  std::byte* make_room(int64_t bytes, int64_t only_if_later_than);
   void prefetch();
-  int next_to_prefetch();
+  Ahead next_to_prefetch();
 
   std::vector<Unit> units_;
   std::shared_ptr<comm::TrafficCounters> traffic_;

@@ -26,12 +26,14 @@ bool has_f16c() {
 std::vector<const Kernels*> supported_kernels() {
   std::vector<const Kernels*> supported;
 #if defined(__x86_64__)
-  if (__builtin_cpu_supports("avx512f") != 0) {
-    supported.push_back(&kAvx512Kernels);
-  }
+  // Before AVX-512: an Adam that waits for memory is 2 to 6 % faster with these
+  // on an Ice Lake, whose roots and divisions are no wider than 256 bits.
   if (__builtin_cpu_supports("avx2") != 0 &&
       __builtin_cpu_supports("fma") != 0 && has_f16c()) {
     supported.push_back(&kAvx2Kernels);
+  }
+  if (__builtin_cpu_supports("avx512f") != 0) {
+    supported.push_back(&kAvx512Kernels);
   }
 #endif
   supported.push_back(&kPortableKernels);

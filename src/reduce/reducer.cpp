@@ -201,7 +201,7 @@ void Reducer::start_pass() {
       for (int number = layout.first_bucket(range);
            number < layout.last_bucket(range);
            ++number) {
-        ++buckets_[static_cast<size_t>(first + number)].num_missing;
+        ++bucket_at(first + number).num_missing;
       }
     }
   });
@@ -221,8 +221,7 @@ void Reducer::set_aside_means() {
     auto* to = static_cast<std::byte*>(means.mutable_data_ptr());
     for (int number = 0; number < layout.num_buckets(); ++number) {
       const auto slice = layout.slice(number, part.rank());
-      const auto& bucket =
-          buckets_[static_cast<size_t>(first_buckets_[i] + number)];
+      const auto& bucket = bucket_at(first_buckets_[i] + number);
       auto* place = to + slice.shard_offset * bytes;
       const auto length = static_cast<size_t>(slice.range.numel() * bytes);
       if (bucket.reduced) {
@@ -321,7 +320,7 @@ void Reducer::mark_ready(ParameterId id) {
   const int last = first_bucket(id.partition) + layout.last_bucket(range);
   state.num_unpublished = last - first;
   for (int bucket = first; bucket < last; ++bucket) {
-    auto& missing = buckets_[static_cast<size_t>(bucket)].num_missing;
+    auto& missing = bucket_at(bucket).num_missing;
     if (--missing == 0 && options_.overlap) {
       publish(bucket);
     }
@@ -330,7 +329,7 @@ void Reducer::mark_ready(ParameterId id) {
 
 void Reducer::publish(int bucket) {
   if (!exchange_->publish(bucket)) {
-    const auto& kept = buckets_[static_cast<size_t>(bucket)];
+    const auto& kept = bucket_at(bucket);
     const auto& part = partition(kept.partition);
     spilled_bytes_ +=
         part.layout().bucket(kept.number).numel() * element_bytes(part);
@@ -338,7 +337,7 @@ void Reducer::publish(int bucket) {
 }
 
 void Reducer::fill(int number, std::byte* to) {
-  const auto& bucket = buckets_[static_cast<size_t>(number)];
+  const auto& bucket = bucket_at(number);
   const auto& part = partition(bucket.partition);
   const int64_t bytes = element_bytes(part);
   const Range whole = part.layout().bucket(bucket.number);
@@ -375,7 +374,7 @@ void Reducer::fill(int number, std::byte* to) {
 void Reducer::reduce(
     int number,
     const std::vector<Contribution>& contributions) {
-  auto& bucket = buckets_[static_cast<size_t>(number)];
+  auto& bucket = bucket_at(number);
   const auto& part = partition(bucket.partition);
   const auto slice = part.layout().slice(bucket.number, part.rank());
   const int64_t bytes = element_bytes(part);
@@ -474,9 +473,9 @@ void Reducer::end_pass() {
   });
   exchange_->finish_pass([&](int bucket) {
     bool any = false;
-    for_each_part(
-        buckets_[static_cast<size_t>(bucket)],
-        [&](ParameterId id, Range) { any = any || gradient(id).ready; });
+    for_each_part(bucket_at(bucket), [&](ParameterId id, Range) {
+      any = any || gradient(id).ready;
+    });
     return any;
   });
   ++num_passes_;

@@ -138,6 +138,9 @@ class Reducer : private ExchangeHandler {
   void for_each_parameter(Visit visit) const;
   template <class Visit>
   void for_each_part(const Bucket& bucket, Visit visit) const;
+  Bucket& bucket_at(int number) {
+    return buckets_[static_cast<size_t>(number)];
+  }
   int first_bucket(int partition) const {
     return first_buckets_[static_cast<size_t>(partition)];
   }
