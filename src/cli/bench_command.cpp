@@ -10,6 +10,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
+#include "cli/bench/adam.h"
 #include "cli/bench/collectives.h"
 #include "cli/commands.h"
 #include "comm/environment.h"
@@ -127,6 +128,55 @@ int run_collectives(const Options& options) {
   return 0;
 }
 
+void print_adam_row(const AdamBenchRow& row, bool json) {
+  if (json) {
+    nlohmann::ordered_json line;
+    line["op"] = row.op;
+    line["bytes"] = row.bytes;
+    line["seconds"] = row.seconds;
+    line["gigabytes_per_second"] = row.gigabytes_per_second();
+    std::cout << line.dump() << std::endl;
+    return;
+  }
+  std::cout << std::left << std::setw(16) << row.op << std::right << std::fixed
+            << std::setprecision(2) << std::setw(12) << row.seconds * 1e3
+            << " ms" << std::setw(9) << row.gigabytes_per_second() << " GB/s"
+            << std::endl;
+}
+
+void add_adam_command(CLI::App& bench, int& exit_code) {
+  struct AdamOptions {
+    AdamBench bench;
+    bool json = false;
+  };
+  auto options = std::make_shared<AdamOptions>();
+  auto* command = bench.add_subcommand(
+      "adam", "How fast parameters are updated, beside what memory allows");
+  command
+      ->add_option(
+          "--parameters",
+          options->bench.numel,
+          "How many, 100 million if not given")
+      ->check(CLI::PositiveNumber)
+      ->type_name("N");
+  command
+      ->add_option("--rounds", options->bench.rounds, "Of each, 5 if not given")
+      ->check(CLI::PositiveNumber)
+      ->type_name("N");
+  command->add_flag("--json", options->json, "Print a JSON object per row");
+  command->footer(
+      "Example:\n  zero bench adam --parameters 10000000\n\n"
+      "triad and triad_streamed are plain arithmetic on as much memory, with and\n"
+      "without reading what is overwritten: what memory allows. torch_adam is\n"
+      "torch's own fused AdamW on the same tensors.");
+  command->callback([&exit_code, options] {
+    bench_adam(options->bench, [&](const AdamBenchRow& row) {
+      print_adam_row(row, options->json);
+    });
+    exit_code = 0;
+  });
+}
+
 } // namespace
 
 void add_bench_command(CLI::App& app, int& exit_code) {
@@ -135,6 +185,7 @@ void add_bench_command(CLI::App& app, int& exit_code) {
   bench->footer("Example:\n  zero bench collectives -n 2");
   auto* command = bench->add_subcommand(
       "collectives", "How fast ranks talk, beside plain copies of memory");
+  add_adam_command(*bench, exit_code);
   auto options = std::make_shared<Options>();
   command
       ->add_option(
