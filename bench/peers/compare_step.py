@@ -58,7 +58,8 @@ def own_memory(result):
     return result["pss"] - result["pss_file"]
 
 
-def measure(options, setting, directory):
+def measure(options, setting, directory, rows):
+    """Adds a row to `rows` for each program and round."""
     batch, tokens = SETTINGS[setting]
     programs = [p for p in OURS + PEERS if p.engine not in options.skip]
 
@@ -70,7 +71,6 @@ def measure(options, setting, directory):
     for program in programs:
         print(f"{setting}, small model: {program.name}", file=sys.stderr, flush=True)
         baseline[program.name] = own_memory(train(program, SMALL))
-    rows = []
     for turn in range(options.rounds):
         # Another one begins each round, so that nobody always follows the same one.
         first = turn % len(programs)
@@ -80,7 +80,8 @@ def measure(options, setting, directory):
             rows.append({"setting": setting, "round": turn + 1, "program": program.name,
                          "above_baseline": own_memory(result) - baseline[program.name],
                          "baseline": baseline[program.name], **result})
-    return rows
+            if options.json:  # each time, so that a run cut short is not lost
+                pathlib.Path(options.json).write_text(json.dumps(rows, indent=1) + "\n")
 
 
 # --- the tables ---
@@ -174,12 +175,9 @@ def main():
     rows, texts = [], {}
     with tempfile.TemporaryDirectory() as directory:
         for setting in options.settings:
-            found = measure(options, setting, directory)
-            rows += found
-            texts[setting] = table(found)
+            measure(options, setting, directory, rows)
+            texts[setting] = table([row for row in rows if row["setting"] == setting])
             print(f"{setting}\n\n{texts[setting]}\n", flush=True)
-            if options.json:
-                pathlib.Path(options.json).write_text(json.dumps(rows, indent=1) + "\n")
     if options.markdown:
         pathlib.Path(options.markdown).write_text(markdown(options, texts))
 

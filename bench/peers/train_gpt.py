@@ -247,7 +247,11 @@ def main():
             print(f"rank {rank}: peak RSS {bytes_ / 1e6:.1f} MB")
         if options.json:
             pathlib.Path(options.json).write_text(json.dumps(result, indent=1) + "\n")
-    dist.destroy_process_group()
+    # Gloo's threads may abort a process that takes its groups apart, after all
+    # is done and written; so this does not.
+    dist.barrier()
+    sys.stdout.flush()
+    os._exit(0)
 
 
 if __name__ == "__main__":
