@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <cstring>
 #include <map>
-#include <ranges>
 
 #include "base/error.h"
 #include "base/log.h"
@@ -140,11 +139,12 @@ EngineState::~EngineState() {
 }
 
 void EngineState::make_partitions(int num_states) {
-  const auto parameters = parameters_of(*module_);
+  auto parameters = parameters_of(*module_);
   check_same_on_all_ranks(*group_, parameters);
   // Backward completes gradients in about the reverse order of registration.
   std::map<std::pair<bool, at::ScalarType>, std::vector<Parameter>> kinds;
-  for (const auto& parameter : std::views::reverse(parameters)) {
+  std::reverse(parameters.begin(), parameters.end());
+  for (const auto& parameter : parameters) {
     const auto& tensor = parameter.tensor;
     if (!shard::owns_its_storage(tensor)) {
       shard::give_own_storage(tensor);
