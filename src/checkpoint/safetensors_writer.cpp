@@ -83,7 +83,7 @@ std::string header_of(
 SafetensorsWriter::SafetensorsWriter(
     std::string path,
     const std::vector<TensorEntry>& tensors)
-    : path_(std::move(path)), temporary_(path_ + ".XXXXXX") {
+    : path_(std::move(path)), temporary_(path_ + '.' + std::string(6, 'X')) {
   size_t data_bytes = 0;
   const std::string header = header_of(tensors, data_bytes);
   expected_bytes_ = header.size() + data_bytes;
