@@ -172,8 +172,7 @@ void EngineState::publish_parameters() {
         partition->state_home() != Home::shard) {
       continue;
     }
-    const auto element =
-        static_cast<int64_t>(c10::elementSize(partition->dtype()));
+    const int64_t element = partition->element_bytes();
     int64_t received = 0;
     partition->layout().for_each_slice(
         {0, partition->layout().numel()}, [&](const shard::OwnedSlice& slice) {

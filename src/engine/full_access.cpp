@@ -102,45 +102,32 @@ void EngineState::lend_a_copy(const Place& place) const {
 void EngineState::write_back(const Place& place) const {
   const auto& partition = *place.partition;
   const auto range = partition.layout().parameter(place.number);
-  const auto element =
-      static_cast<int64_t>(c10::elementSize(partition.dtype()));
-  const auto bytes = static_cast<size_t>(range.numel() * element);
   if (range.empty()) {
     return;
   }
   const auto& tensor = partition.parameter(place.number).tensor;
   auto* here =
       static_cast<std::byte*>(shard::flat_view(tensor).mutable_data_ptr());
-  if (partition.parameter_home() == Home::shard && rank() == 0) {
-    partition.layout().for_each_slice(
-        range, [&](const shard::OwnedSlice& slice) {
-          std::memcpy(
-              partition.parameter_at(
-                  slice.rank, slice.range.begin, slice.shard_offset),
-              here + (slice.range.begin - range.begin) * element,
-              static_cast<size_t>(slice.range.numel() * element));
-        });
+  if (rank() == 0 && partition.parameter_home() == Home::shard) {
+    partition.write(place.number, here);
   }
   barrier(); // rank 0 has written
   if (rank() == 0) {
     return;
   }
-  if (partition.parameter_home() == Home::once) {
-    shard::point_at(
-        tensor,
-        partition.parameter_at(rank(), range.begin, 0),
-        partition.window());
-  } else if (partition.parameter_home() == Home::full) {
-    std::memcpy(here, partition.parameter_at(0, range.begin, 0), bytes);
-  } else if (partition.parameter_home() == Home::shard) {
-    partition.layout().for_each_slice(
-        range, [&](const shard::OwnedSlice& slice) {
-          std::memcpy(
-              here + (slice.range.begin - range.begin) * element,
-              partition.parameter_at(
-                  slice.rank, slice.range.begin, slice.shard_offset),
-              static_cast<size_t>(slice.range.numel() * element));
-        });
+  switch (partition.parameter_home()) {
+    case Home::once:
+      shard::point_at(
+          tensor,
+          partition.parameter_at(rank(), range.begin, 0),
+          partition.window());
+      break;
+    case Home::full:
+      std::memcpy(
+          here, partition.parameter_at(0, range.begin, 0), tensor.nbytes());
+      break;
+    default:
+      partition.read(place.number, here);
   }
 }
 

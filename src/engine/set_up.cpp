@@ -1,7 +1,5 @@
 // How an EngineState comes about: taking stock of the module, partitioning it,
 // taking its memory over; and giving it back at the end.
-#include <ATen/ops/empty_like.h>
-
 #include <algorithm>
 #include <cstring>
 #include <map>
@@ -46,11 +44,9 @@ int64_t budget_bytes(const ByteBudget& budget, int64_t all_bytes) {
       static_cast<int64_t>(budget.share * static_cast<double>(all_bytes)));
 }
 
-void copy_flat(std::byte* to, const Parameter& parameter) {
-  std::memcpy(
-      to,
-      shard::flat_view(parameter.tensor).const_data_ptr(),
-      parameter.tensor.nbytes());
+const std::byte* data_of(const Parameter& parameter) {
+  return static_cast<const std::byte*>(
+      shard::flat_view(parameter.tensor).const_data_ptr());
 }
 
 } // namespace
@@ -80,8 +76,7 @@ EngineState::EngineState(
     std::vector<const Partition*> all;
     for (const auto& partition : partitions_) {
       all.push_back(partition.get());
-      all_bytes += partition->layout().numel() *
-          static_cast<int64_t>(c10::elementSize(partition->dtype()));
+      all_bytes += partition->layout().numel() * partition->element_bytes();
     }
     const auto& zero = config_.zero_optimization;
     gatherer_ = std::make_unique<gather::Gatherer>(
@@ -175,28 +170,9 @@ void EngineState::make_partitions(int num_states) {
 // Rank 0 writes its values to wherever they belong.
 void EngineState::take_values_of_rank_0(const Partition& partition) const {
   const auto& layout = partition.layout();
-  const auto element =
-      static_cast<int64_t>(c10::elementSize(partition.dtype()));
   if (rank() == 0) {
     for (int i = 0; i < layout.num_parameters(); ++i) {
-      const auto range = layout.parameter(i);
-      const auto& parameter = partition.parameter(i);
-      if (range.empty()) {
-        continue;
-      }
-      if (partition.parameter_home() != Home::shard) {
-        copy_flat(partition.parameter_at(0, range.begin, 0), parameter);
-        continue;
-      }
-      const auto* from = static_cast<const std::byte*>(
-          shard::flat_view(parameter.tensor).const_data_ptr());
-      layout.for_each_slice(range, [&](const shard::OwnedSlice& slice) {
-        std::memcpy(
-            partition.parameter_at(
-                slice.rank, slice.range.begin, slice.shard_offset),
-            from + (slice.range.begin - range.begin) * element,
-            static_cast<size_t>(slice.range.numel() * element));
-      });
+      partition.write(i, data_of(partition.parameter(i)));
     }
   }
   barrier();
@@ -204,7 +180,7 @@ void EngineState::take_values_of_rank_0(const Partition& partition) const {
     std::memcpy(
         partition.parameter_at(rank(), 0, 0),
         partition.parameter_at(0, 0, 0),
-        static_cast<size_t>(layout.numel() * element));
+        static_cast<size_t>(layout.numel() * partition.element_bytes()));
   }
 }
 
@@ -226,26 +202,14 @@ void EngineState::take_storages(const Partition& partition) const {
 
 // The module gets memory of its own again, unless it has changed hands.
 void EngineState::return_storages(const Partition& partition) const {
-  const auto element =
-      static_cast<int64_t>(c10::elementSize(partition.dtype()));
   for (int i = 0; i < partition.layout().num_parameters(); ++i) {
-    const auto range = partition.layout().parameter(i);
     const auto& tensor = partition.parameter(i).tensor;
-    if (range.empty() || !shard::owns_its_storage(tensor)) {
-      continue;
+    if (tensor.numel() > 0 && shard::owns_its_storage(tensor)) {
+      auto memory =
+          std::make_shared_for_overwrite<std::byte[]>(tensor.nbytes());
+      partition.read(i, memory.get());
+      shard::point_at(tensor, memory.get(), memory);
     }
-    auto memory = std::make_shared_for_overwrite<std::byte[]>(tensor.nbytes());
-    partition.layout().for_each_slice(
-        range, [&](const shard::OwnedSlice& slice) {
-          const int holder =
-              partition.parameter_home() == Home::shard ? slice.rank : rank();
-          std::memcpy(
-              memory.get() + (slice.range.begin - range.begin) * element,
-              partition.parameter_at(
-                  holder, slice.range.begin, slice.shard_offset),
-              static_cast<size_t>(slice.range.numel() * element));
-        });
-    shard::point_at(tensor, memory.get(), memory);
   }
 }
 

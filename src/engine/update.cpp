@@ -142,12 +142,11 @@ std::vector<Journal::Piece> Update::pieces_of(
   const int64_t in_shard = run.first.shard_offset + begin;
   std::vector<Journal::Piece> pieces{
       {partition.parameter_at(rank, flat, in_shard),
-       numel * static_cast<int64_t>(c10::elementSize(partition.dtype()))}};
+       numel * partition.element_bytes()}};
   for (int state = 0; state < optimizer_->num_states(); ++state) {
     pieces.push_back(
         {partition.state_at(rank, state, flat, in_shard),
-         numel *
-             static_cast<int64_t>(c10::elementSize(partition.state_dtype()))});
+         numel * partition.state_element_bytes()});
   }
   return pieces;
 }

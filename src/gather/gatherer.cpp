@@ -1,7 +1,6 @@
 #include "gather/gatherer.h"
 
 #include <algorithm>
-#include <cstring>
 
 #include "base/error.h"
 #include "shard/storage.h"
@@ -151,21 +150,8 @@ void Gatherer::fetch(Lock& lock, Unit& wanted, std::byte* block) {
 }
 
 void Gatherer::copy(const Unit& wanted) const {
-  const auto& partition = *wanted.partition;
-  const auto range = partition.layout().parameter(wanted.number);
-  const auto element =
-      static_cast<int64_t>(c10::elementSize(partition.dtype()));
-  int64_t received = 0;
-  partition.layout().for_each_slice(range, [&](const shard::OwnedSlice& slice) {
-    const int64_t bytes = slice.range.numel() * element;
-    std::memcpy(
-        wanted.block + (slice.range.begin - range.begin) * element,
-        partition.parameter_at(
-            slice.rank, slice.range.begin, slice.shard_offset),
-        static_cast<size_t>(bytes));
-    received += slice.rank == partition.rank() ? 0 : bytes;
-  });
-  traffic_->count(CommOp::get, received);
+  traffic_->count(
+      CommOp::get, wanted.partition->read(wanted.number, wanted.block));
 }
 
 void Gatherer::show(const Unit& wanted) const {

@@ -24,84 +24,7 @@ namespace {
 // further apart before one waits for the other; each costs a bucket of memory.
 constexpr int kNumSlots = 4;
 
-int64_t element_bytes(const shard::Partition& partition) {
-  return static_cast<int64_t>(c10::elementSize(partition.state_dtype()));
-}
-
-// The parameter's place among this rank's full gradients, in its own shape.
-at::Tensor window_view(const shard::Partition& partition, int number) {
-  const auto& tensor = partition.parameter(number).tensor;
-  return at::from_blob(
-      partition.gradient_at(
-          partition.rank(), partition.layout().parameter(number).begin, 0),
-      tensor.sizes(),
-      tensor.strides(),
-      [window = partition.window()](void*) {},
-      at::TensorOptions(partition.state_dtype()));
-}
-
 } // namespace
-
-// Words in the control window, behind those of the exchange: the round in which
-// a rank last had a gradient for a parameter.
-class Reducer::Flags {
- public:
-  Flags(
-      std::shared_ptr<comm::WindowState> control,
-      int64_t offset,
-      const std::vector<const shard::Partition*>& partitions)
-      : control_(std::move(control)), offset_(offset) {
-    for (const auto* partition : partitions) {
-      first_.push_back(num_words_);
-      num_words_ += static_cast<int>(partition->parameters().size());
-    }
-  }
-  static int64_t bytes(const std::vector<const shard::Partition*>& partitions) {
-    size_t count = 0;
-    for (const auto* partition : partitions) {
-      count += partition->parameters().size();
-    }
-    return static_cast<int64_t>(count * sizeof(std::atomic<uint64_t>));
-  }
-
-  void set(ParameterId id) {
-    word(control_->rank, id) = round_;
-  }
-  bool any(ParameterId id) const {
-    for (int rank = 0; rank < control_->size; ++rank) {
-      if (word(rank, id) == round_) {
-        return true;
-      }
-    }
-    return false;
-  }
-  bool own(ParameterId id) const {
-    return word(control_->rank, id) == round_;
-  }
-  void clear() {
-    for (int i = 0; i < num_words_; ++i) {
-      words(control_->rank)[i] = 0;
-    }
-  }
-  void next_round() {
-    ++round_;
-  }
-
- private:
-  std::atomic<uint64_t>* words(int rank) const {
-    return reinterpret_cast<std::atomic<uint64_t>*>(
-        control_->data(rank) + offset_);
-  }
-  std::atomic<uint64_t>& word(int rank, ParameterId id) const {
-    return words(rank)[first_[static_cast<size_t>(id.partition)] + id.number];
-  }
-
-  std::shared_ptr<comm::WindowState> control_;
-  int64_t offset_;
-  std::vector<int> first_; // by partition
-  int num_words_ = 0;
-  uint64_t round_ = 1;
-};
 
 Reducer::Reducer(
     std::vector<const shard::Partition*> partitions,
@@ -124,17 +47,18 @@ Reducer::Reducer(
       buckets_.push_back({.partition = index, .number = number});
       slot_bytes = std::max(
           slot_bytes,
-          part->layout().bucket(number).numel() * element_bytes(*part));
+          part->layout().bucket(number).numel() * part->state_element_bytes());
     }
   }
   const int num_buckets = static_cast<int>(buckets_.size());
   const int num_slots =
       full_gradients_ ? 0 : std::clamp(num_buckets, 1, kNumSlots);
   const int64_t words = Exchange::control_bytes(num_buckets);
-  control_ = comm::make_window(group, words + Flags::bytes(partitions_));
+  control_ =
+      comm::make_window(group, words + GradientFlags::bytes(partitions_));
   slots_ =
       comm::make_window(group, Exchange::slots_bytes(num_slots, slot_bytes));
-  flags_ = std::make_unique<Flags>(control_, words, partitions_);
+  flags_ = std::make_unique<GradientFlags>(control_, words, partitions_);
   Exchange::Options exchange{
       .rank = group->rank(),
       .size = group->size(),
@@ -152,33 +76,6 @@ Reducer::Reducer(
 }
 
 Reducer::~Reducer() = default;
-
-template <class Visit>
-void Reducer::for_each_parameter(Visit visit) const {
-  for (int i = 0; i < static_cast<int>(partitions_.size()); ++i) {
-    const int count = partition(i).layout().num_parameters();
-    for (int number = 0; number < count; ++number) {
-      visit(ParameterId{i, number});
-    }
-  }
-}
-
-// Calls visit(id, range) for the parameters that lie in a bucket, with the part
-// that does.
-template <class Visit>
-void Reducer::for_each_part(const Bucket& bucket, Visit visit) const {
-  const auto& layout = partition(bucket.partition).layout();
-  const Range whole = layout.bucket(bucket.number);
-  for (int number = layout.first_parameter(whole);
-       number < layout.num_parameters() &&
-       layout.parameter(number).begin < whole.end;
-       ++number) {
-    const Range part = intersection(layout.parameter(number), whole);
-    if (!part.empty()) {
-      visit(ParameterId{bucket.partition, number}, part);
-    }
-  }
-}
 
 void Reducer::begin_pass() {
   const std::lock_guard lock(mutex_);
@@ -214,7 +111,7 @@ void Reducer::set_aside_means() {
   for (size_t i = 0; i < partitions_.size(); ++i) {
     const auto& part = *partitions_[i];
     const auto& layout = part.layout();
-    const int64_t bytes = element_bytes(part);
+    const int64_t bytes = part.state_element_bytes();
     at::Tensor means = at::empty(
         {layout.shard_numel(part.rank())},
         at::TensorOptions(part.state_dtype()));
@@ -290,7 +187,7 @@ void Reducer::take(ParameterId id, const at::Tensor& grad) {
 void Reducer::move_into_window(ParameterId id, const at::Tensor& grad) {
   const auto& part = partition(id.partition);
   auto& state = gradient(id);
-  at::Tensor view = window_view(part, id.number);
+  at::Tensor view = part.gradient_view(id.number);
   if (grad.const_data_ptr() != view.const_data_ptr()) {
     if (state.in_window) {
       view.add_(grad);
@@ -332,14 +229,14 @@ void Reducer::publish(int bucket) {
     const auto& kept = bucket_at(bucket);
     const auto& part = partition(kept.partition);
     spilled_bytes_ +=
-        part.layout().bucket(kept.number).numel() * element_bytes(part);
+        part.layout().bucket(kept.number).numel() * part.state_element_bytes();
   }
 }
 
 void Reducer::fill(int number, std::byte* to) {
   const auto& bucket = bucket_at(number);
   const auto& part = partition(bucket.partition);
-  const int64_t bytes = element_bytes(part);
+  const int64_t bytes = part.state_element_bytes();
   const Range whole = part.layout().bucket(bucket.number);
   int64_t at = whole.begin;
   const auto zero_until = [&](int64_t end) {
@@ -377,7 +274,7 @@ void Reducer::reduce(
   auto& bucket = bucket_at(number);
   const auto& part = partition(bucket.partition);
   const auto slice = part.layout().slice(bucket.number, part.rank());
-  const int64_t bytes = element_bytes(part);
+  const int64_t bytes = part.state_element_bytes();
   const int64_t offset =
       slice.range.begin - part.layout().bucket(bucket.number).begin;
   std::vector<const void*> inputs;
@@ -468,7 +365,7 @@ void Reducer::end_pass() {
       std::memset(
           part.gradient_at(part.rank(), range.begin, 0),
           0,
-          static_cast<size_t>(range.numel() * element_bytes(part)));
+          static_cast<size_t>(range.numel() * part.state_element_bytes()));
     }
   });
   exchange_->finish_pass([&](int bucket) {
@@ -486,7 +383,7 @@ void Reducer::show_gradients() {
     const auto& part = partition(id.partition);
     if (flags_->own(id) && part.dtype() == part.state_dtype()) {
       part.parameter(id.number).tensor.mutable_grad() =
-          window_view(part, id.number);
+          part.gradient_view(id.number);
     }
   });
 }
@@ -497,54 +394,6 @@ void Reducer::close_round() {
   // Read once: a rank that is done with the round clears its flags.
   for_each_parameter(
       [&](ParameterId id) { gradient(id).anywhere = flags_->any(id); });
-}
-
-bool Reducer::has_gradient(ParameterId id) const {
-  return gradients_[static_cast<size_t>(id.partition)]
-                   [static_cast<size_t>(id.number)]
-                       .anywhere;
-}
-
-at::Tensor Reducer::full_gradient(ParameterId id) const {
-  const std::lock_guard lock(mutex_);
-  if (!flags_->any(id)) {
-    return {};
-  }
-  const auto& part = partition(id.partition);
-  const auto& tensor = part.parameter(id.number).tensor;
-  at::Tensor gradient = at::empty_strided(
-      tensor.sizes(), tensor.strides(), at::TensorOptions(part.state_dtype()));
-  auto* to = static_cast<std::byte*>(gradient.mutable_data_ptr());
-  const int64_t bytes = element_bytes(part);
-  const Range range = part.layout().parameter(id.number);
-  part.layout().for_each_slice(range, [&](const shard::OwnedSlice& slice) {
-    std::memcpy(
-        to + (slice.range.begin - range.begin) * bytes,
-        part.gradient_at(slice.rank, slice.range.begin, slice.shard_offset),
-        static_cast<size_t>(slice.range.numel() * bytes));
-  });
-  return gradient;
-}
-
-void Reducer::gather_means() {
-  const std::lock_guard lock(mutex_);
-  for (const auto* part : partitions_) {
-    const int64_t bytes = element_bytes(*part);
-    int64_t received = 0;
-    part->layout().for_each_slice(
-        {0, part->layout().numel()}, [&](const shard::OwnedSlice& slice) {
-          if (slice.rank == part->rank()) {
-            return;
-          }
-          const int64_t length = slice.range.numel() * bytes;
-          std::memcpy(
-              part->gradient_at(part->rank(), slice.range.begin, 0),
-              part->gradient_at(slice.rank, slice.range.begin, 0),
-              static_cast<size_t>(length));
-          received += length;
-        });
-    group_->traffic()->count(CommOp::all_gather, received);
-  }
 }
 
 void Reducer::discard() {
@@ -567,52 +416,6 @@ void Reducer::next_round() {
   discard();
   flags_->next_round();
   last_spilled_bytes_ = std::exchange(spilled_bytes_, 0);
-}
-
-int64_t Reducer::spilled_bytes() const {
-  const std::lock_guard lock(mutex_);
-  return std::max(spilled_bytes_, last_spilled_bytes_);
-}
-
-int64_t Reducer::buffer_bytes() const {
-  return slots_->bytes[static_cast<size_t>(group_->rank())];
-}
-
-bool Reducer::has_unreduced_gradients() const {
-  const std::lock_guard lock(mutex_);
-  bool any = false;
-  for_each_parameter([&](ParameterId id) {
-    // What is in the window has been reduced by the last pass, if there was
-    // one.
-    const auto& grad =
-        partition(id.partition).parameter(id.number).tensor.grad();
-    any = any || (grad.defined() && !is_reduced(id, grad));
-  });
-  return any;
-}
-
-bool Reducer::is_reduced(ParameterId id, const at::Tensor& grad) const {
-  return full_gradients_ && num_passes_ > 0 &&
-      grad.const_data_ptr() ==
-      window_view(partition(id.partition), id.number).const_data_ptr();
-}
-
-void Reducer::check_all_have_gradients() const {
-  std::string unused;
-  for_each_parameter([&](ParameterId id) {
-    if (!has_gradient(id)) {
-      unused += c10::str(
-          "\n  '", partition(id.partition).parameter(id.number).name(), "'");
-    }
-  });
-  if (!unused.empty()) {
-    throw ConfigError(c10::str(
-        base::rank_prefix(group_->rank(), group_->size()),
-        "no rank has a gradient for these parameters:",
-        unused,
-        "\nFix: use them in the forward, freeze them, or set "
-        "zero_optimization.ignore_unused_parameters to true"));
-  }
 }
 
 } // namespace zero::reduce

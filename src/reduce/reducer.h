@@ -27,16 +27,11 @@
 #include "comm/watch.h"
 #include "comm/window_state.h"
 #include "reduce/exchange.h"
+#include "reduce/gradient_flags.h"
 #include "reduce/mean_kernel.h"
 #include "shard/partition.h"
 
 namespace zero::reduce {
-
-// A parameter of the reducer: which partition, and which one there.
-struct ParameterId {
-  int partition = 0;
-  int number = 0;
-};
 
 struct ReducerOptions {
   MeanScale scale;
@@ -121,7 +116,6 @@ class Reducer : private ExchangeHandler {
     int num_unpublished = 0; // buckets that still need `held`
     bool anywhere = false; // on any rank, in the round that was closed
   };
-  class Flags; // which parameters have had gradients
 
   void fill(int bucket, std::byte* to) override;
   void reduce(int bucket, const std::vector<Contribution>& contributions)
@@ -134,10 +128,34 @@ class Reducer : private ExchangeHandler {
     return gradients_[static_cast<size_t>(id.partition)]
                      [static_cast<size_t>(id.number)];
   }
+  // Calls visit(id).
   template <class Visit>
-  void for_each_parameter(Visit visit) const;
+  void for_each_parameter(Visit visit) const {
+    for (int i = 0; i < static_cast<int>(partitions_.size()); ++i) {
+      const int count = partition(i).layout().num_parameters();
+      for (int number = 0; number < count; ++number) {
+        visit(ParameterId{i, number});
+      }
+    }
+  }
+
+  // Calls visit(id, range) for the parameters that lie in a bucket, with the
+  // part that does.
   template <class Visit>
-  void for_each_part(const Bucket& bucket, Visit visit) const;
+  void for_each_part(const Bucket& bucket, Visit visit) const {
+    const auto& layout = partition(bucket.partition).layout();
+    const shard::Range whole = layout.bucket(bucket.number);
+    for (int number = layout.first_parameter(whole);
+         number < layout.num_parameters() &&
+         layout.parameter(number).begin < whole.end;
+         ++number) {
+      const auto part = intersection(layout.parameter(number), whole);
+      if (!part.empty()) {
+        visit(ParameterId{bucket.partition, number}, part);
+      }
+    }
+  }
+
   Bucket& bucket_at(int number) {
     return buckets_[static_cast<size_t>(number)];
   }
@@ -168,7 +186,7 @@ class Reducer : private ExchangeHandler {
   std::vector<int> first_buckets_; // by partition
   std::vector<std::vector<Gradient>> gradients_; // by partition
   std::vector<std::vector<at::Tensor>> set_aside_; // means of earlier passes
-  std::unique_ptr<Flags> flags_;
+  std::unique_ptr<GradientFlags> flags_;
   std::unique_ptr<Exchange> exchange_;
   mutable std::mutex mutex_;
   int num_passes_ = 0; // in this round

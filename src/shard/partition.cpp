@@ -1,5 +1,9 @@
 #include "shard/partition.h"
 
+#include <ATen/ops/from_blob.h>
+
+#include <cstring>
+
 #include "base/error.h"
 
 namespace zero::shard {
@@ -135,6 +139,48 @@ std::byte* Partition::state_at(
       state_element_bytes_,
       flat,
       in_shard);
+}
+
+int64_t Partition::read(int number, std::byte* to) const {
+  const Range range = layout_.parameter(number);
+  int64_t received = 0;
+  layout_.for_each_slice(range, [&](const OwnedSlice& slice) {
+    const bool elsewhere =
+        parameter_home_ == Home::shard && slice.rank != rank_;
+    const int64_t bytes = slice.range.numel() * element_bytes_;
+    std::memcpy(
+        to + (slice.range.begin - range.begin) * element_bytes_,
+        parameter_at(
+            elsewhere ? slice.rank : rank_,
+            slice.range.begin,
+            slice.shard_offset),
+        static_cast<size_t>(bytes));
+    received += elsewhere ? bytes : 0;
+  });
+  return received;
+}
+
+void Partition::write(int number, const std::byte* from) const {
+  const Range range = layout_.parameter(number);
+  layout_.for_each_slice(range, [&](const OwnedSlice& slice) {
+    std::memcpy(
+        parameter_at(
+            parameter_home_ == Home::shard ? slice.rank : rank_,
+            slice.range.begin,
+            slice.shard_offset),
+        from + (slice.range.begin - range.begin) * element_bytes_,
+        static_cast<size_t>(slice.range.numel() * element_bytes_));
+  });
+}
+
+at::Tensor Partition::gradient_view(int number) const {
+  const auto& tensor = parameter(number).tensor;
+  return at::from_blob(
+      gradient_at(rank_, layout_.parameter(number).begin, 0),
+      tensor.sizes(),
+      tensor.strides(),
+      [window = window_](void*) {},
+      at::TensorOptions(state_dtype_));
 }
 
 std::vector<OwnedSlice> Partition::updated_slices(int rank) const {

@@ -85,6 +85,13 @@ class Partition {
     return state_dtype_;
   }
 
+  int64_t element_bytes() const {
+    return element_bytes_;
+  }
+  int64_t state_element_bytes() const {
+    return state_element_bytes_;
+  }
+
   Home parameter_home() const {
     return parameter_home_;
   }
@@ -101,6 +108,15 @@ class Partition {
   std::byte* gradient_at(int rank, int64_t flat, int64_t in_shard) const;
   std::byte* state_at(int rank, int state, int64_t flat, int64_t in_shard)
       const;
+
+  // Copies a whole parameter, in the order of memory, from where it lies, or to
+  // where it belongs: to this rank's copy, or to every owner's shard. read()
+  // returns the bytes that came from other ranks.
+  int64_t read(int number, std::byte* to) const;
+  void write(int number, const std::byte* from) const;
+
+  // The parameter's place among this rank's full gradients, in its own shape.
+  at::Tensor gradient_view(int number) const;
 
   // The parts of the flat space that a rank updates: its slices, or all of it
   // where every rank does so for itself.
