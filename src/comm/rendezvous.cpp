@@ -9,9 +9,11 @@
 #include <cerrno>
 #include <chrono>
 #include <cstring>
+#include <map>
 #include <set>
 #include <string>
 #include <thread>
+#include <utility>
 
 #include "base/clock.h"
 #include "base/error.h"
@@ -62,23 +64,33 @@ struct Greeting {
   base::SegmentAddress roster;
 };
 
-void limit_waiting(const UniqueFd& connection) {
-  const timeval limit{5, 0};
+// For an answer that costs the other side nothing.
+constexpr double kPatienceSeconds = 5;
+
+// What it says to all of them in the end, or the rank that did not come.
+constexpr int kAllCame = -1;
+
+void limit_waiting(const UniqueFd& connection, double seconds) {
+  const timeval limit{static_cast<time_t>(seconds), 0};
   ::setsockopt(
       connection.get(), SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof(limit));
 }
 
-// Returns the rank of the other side when it has the roster open: it is then
-// safe to end. -1 if it did not get that far.
-int hand_out(const UniqueFd& connection, const Greeting& greeting) {
-  limit_waiting(connection);
-  int rank = -1;
-  const bool thanked =
-      ::send(connection.get(), &greeting, sizeof(greeting), MSG_NOSIGNAL) ==
-          sizeof(greeting) &&
-      ::recv(connection.get(), &rank, sizeof(rank), 0) == sizeof(rank) &&
-      ::send(connection.get(), "", 1, MSG_NOSIGNAL) == 1;
-  return thanked ? rank : -1;
+template <typename Value>
+bool tell(const UniqueFd& connection, const Value& value) {
+  return ::send(connection.get(), &value, sizeof(value), MSG_NOSIGNAL) ==
+      sizeof(value);
+}
+
+template <typename Value>
+bool hear(const UniqueFd& connection, Value& value) {
+  return TEMP_FAILURE_RETRY(::recv(
+             connection.get(), &value, sizeof(value), 0)) == sizeof(value);
+}
+
+bool has_hung_up(const UniqueFd& connection) {
+  char byte;
+  return ::recv(connection.get(), &byte, 1, MSG_PEEK | MSG_DONTWAIT) == 0;
 }
 
 // Says every 10 s who is waited for.
@@ -123,44 +135,85 @@ class LateWarning {
       {rank, "init", -1});
 }
 
-Roster host(const Address& address, int size, double timeout_seconds) {
-  const auto start = base::Clock::now();
-  const UniqueFd listener = make_socket();
-  if (::bind(listener.get(), address.get(), address.bytes) != 0 ||
-      ::listen(listener.get(), size) != 0) {
-    throw IoError(base::system_message(
-        "cannot meet the other ranks of torchrun: another process has taken "
-        "the meeting point. Fix: use another --master-port or --rdzv-id",
-        "bind",
-        errno));
-  }
-  Roster roster = Roster::create(size);
-  const Greeting greeting{roster.address()};
-  std::set<int> missing;
-  for (int rank = 1; rank < size; ++rank) {
-    missing.insert(rank);
-  }
-  LateWarning warning(0, size);
-  while (!missing.empty()) {
-    warning.say(missing);
-    if (base::seconds_since(start) > timeout_seconds) {
-      throw_timeout(
-          c10::str("ranks ", c10::Join(", ", missing), " did not come"),
-          *missing.begin(),
-          timeout_seconds);
+// Rank 0's side: who has come stays connected until all have.
+class Host {
+ public:
+  Host(const Address& address, int size, double timeout_seconds)
+      : size_(size),
+        timeout_seconds_(timeout_seconds),
+        listener_(make_socket()),
+        roster_(Roster::create(size)) {
+    if (::bind(listener_.get(), address.get(), address.bytes) != 0 ||
+        ::listen(listener_.get(), size) != 0) {
+      throw IoError(base::system_message(
+          "cannot meet the other ranks of torchrun: another process has taken "
+          "the meeting point. Fix: use another --master-port or --rdzv-id",
+          "bind",
+          errno));
     }
-    pollfd ready{listener.get(), POLLIN, 0};
+  }
+
+  Roster gather() {
+    LateWarning warning(0, size_);
+    for (auto missing = find_missing(); !missing.empty();
+         missing = find_missing()) {
+      warning.say(missing);
+      if (base::seconds_since(start_) > timeout_seconds_) {
+        tell_all(*missing.begin());
+        throw_timeout(
+            c10::str("ranks ", c10::Join(", ", missing), " did not come"),
+            *missing.begin(),
+            timeout_seconds_);
+      }
+      welcome_next();
+    }
+    tell_all(kAllCame);
+    return std::move(roster_);
+  }
+
+ private:
+  std::set<int> find_missing() {
+    std::erase_if(
+        came_, [](const auto& visitor) { return has_hung_up(visitor.second); });
+    std::set<int> missing;
+    for (int rank = 1; rank < size_; ++rank) {
+      if (!came_.contains(rank)) {
+        missing.insert(rank);
+      }
+    }
+    return missing;
+  }
+
+  void welcome_next() {
+    pollfd ready{listener_.get(), POLLIN, 0};
     if (::poll(&ready, 1, 100) <= 0) {
-      continue;
+      return;
     }
-    const UniqueFd connection(
-        ::accept4(listener.get(), nullptr, nullptr, SOCK_CLOEXEC));
-    if (connection.valid() && is_same_user(connection)) {
-      missing.erase(hand_out(connection, greeting));
+    UniqueFd visitor(
+        ::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC));
+    if (!visitor.valid() || !is_same_user(visitor)) {
+      return;
+    }
+    limit_waiting(visitor, kPatienceSeconds);
+    int rank;
+    if (tell(visitor, Greeting{roster_.address()}) && hear(visitor, rank)) {
+      came_.insert_or_assign(rank, std::move(visitor));
     }
   }
-  return roster;
-}
+
+  void tell_all(int verdict) const {
+    for (const auto& [rank, visitor] : came_) {
+      tell(visitor, verdict);
+    }
+  }
+
+  int size_;
+  double timeout_seconds_;
+  base::TimePoint start_ = base::Clock::now();
+  UniqueFd listener_;
+  Roster roster_;
+  std::map<int, UniqueFd> came_; // each has the roster open
+};
 
 Roster visit(
     const Address& address,
@@ -177,17 +230,21 @@ Roster visit(
             "init: the meeting point of torchrun's ranks belongs to another "
             "user. Fix: use another --master-port or --rdzv-id");
       }
-      limit_waiting(connection);
+      limit_waiting(connection, kPatienceSeconds);
       Greeting greeting;
-      if (::recv(connection.get(), &greeting, sizeof(greeting), 0) ==
-          sizeof(greeting)) {
+      if (hear(connection, greeting)) {
         auto roster =
             Roster::attach(base::SharedMapping::open(greeting.roster));
-        // Thanks that come too late are not heard: then it goes back.
-        char heard = 0;
-        if (::send(connection.get(), &rank, sizeof(rank), MSG_NOSIGNAL) ==
-                sizeof(rank) &&
-            ::recv(connection.get(), &heard, 1, 0) == 1) {
+        // Rank 0 has been waiting for longer than this one, and knows for whom.
+        limit_waiting(connection, timeout_seconds + kPatienceSeconds);
+        int verdict;
+        if (tell(connection, rank) && hear(connection, verdict)) {
+          if (verdict != kAllCame) {
+            throw_timeout(
+                c10::str("rank ", verdict, " did not come"),
+                verdict,
+                timeout_seconds);
+          }
           return roster;
         }
       }
@@ -206,7 +263,7 @@ Roster meet(
     int size,
     double timeout_seconds) {
   const Address address(meeting);
-  return rank == 0 ? host(address, size, timeout_seconds)
+  return rank == 0 ? Host(address, size, timeout_seconds).gather()
                    : visit(address, rank, size, timeout_seconds);
 }
 

@@ -11,8 +11,8 @@ namespace zero::comm {
 // `meeting` is a name that only the ranks of one run share. They meet on a Unix
 // socket in the abstract namespace, which leaves no file behind; each side
 // makes sure that the other runs as the same user.
-// Blocks; rank 0 until every other rank has been there.
-// Throws: CommTimeout when a rank does not come, IoError.
+// Blocks until every rank is there.
+// Throws: CommTimeout, on all, naming a rank that does not come; IoError.
 Roster meet(
     const std::string& meeting,
     int rank,

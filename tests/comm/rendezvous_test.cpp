@@ -52,6 +52,24 @@ TEST(Rendezvous, OthersSayThatRankZeroDidNotCome) {
   EXPECT_THROW(meet(unique_name("nobody"), 1, 2, 0.3), CommTimeout);
 }
 
+TEST(Rendezvous, WhoHasMetRankZeroNamesTheOneThatIsMissing) {
+  const std::string name = unique_name("third");
+  std::vector<std::thread> threads;
+  for (int rank = 0; rank < 2; ++rank) {
+    threads.emplace_back([&, rank] {
+      try {
+        meet(name, rank, 3, 1);
+        ADD_FAILURE();
+      } catch (const CommTimeout& error) {
+        EXPECT_EQ(error.rank(), 2) << error.what();
+      }
+    });
+  }
+  for (auto& thread : threads) {
+    thread.join();
+  }
+}
+
 TEST(Rendezvous, ATakenMeetingPointIsNamed) {
   const std::string name = unique_name("taken");
   std::thread first([&] { EXPECT_THROW(meet(name, 0, 2, 2), CommTimeout); });
