@@ -169,6 +169,6 @@ if ! has ninja; then
 fi
 if [[ $build == yes ]]; then
   cmake --preset release -DLIBTORCH_PREFIX="${LIBTORCH_PREFIX:-}"
-  cmake --build --preset release
+  cmake --build --preset programs
   say "build/bin/zero is ready"
 fi

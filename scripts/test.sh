@@ -12,7 +12,7 @@ scripts/setup.sh || exit
 export PATH=$PATH:$PWD/.venv/bin # where setup.sh puts ninja if it has to
 
 status=0
-ctest --preset release "$@" || status=1
+cmake --build --preset release && ctest --preset release "$@" || status=1
 if (($# == 0)); then
   for preset in tsan asan; do
     cmake --preset $preset -DLIBTORCH_PREFIX="${LIBTORCH_PREFIX:-}" &&
