@@ -1,7 +1,5 @@
 #include "engine/engine_state.h"
 
-#include <ATen/ops/from_blob.h>
-
 #include <algorithm>
 #include <bit>
 #include <cmath>
@@ -112,7 +110,8 @@ void EngineState::reduce_what_is_left() {
 
 EngineState::Agreement EngineState::agree(bool joined) {
   const double p = config_.libzero.clip_norm_type;
-  const double own = norm_of_own_slices();
+  // Every element counts once, on the rank that has reduced it.
+  const double own = reducer_->norm_power_sum();
   const auto all = group_->exchange(
       CommOp::all_gather, {std::bit_cast<int64_t>(own), joined ? 1 : 0});
   control_bytes_ += int64_t{16} * (group_->size() - 1);
@@ -124,22 +123,6 @@ EngineState::Agreement EngineState::agree(bool joined) {
   }
   agreement.norm = optim::finish(agreement.norm, p);
   return agreement;
-}
-
-// Every element counts once, on the rank that has reduced it.
-double EngineState::norm_of_own_slices() const {
-  const double p = config_.libzero.clip_norm_type;
-  double total = 0;
-  reducer_->for_each_own_mean(
-      [&](const shard::Partition& partition, const shard::OwnedSlice& slice) {
-        const at::Tensor mean = at::from_blob(
-            partition.gradient_at(
-                partition.rank(), slice.range.begin, slice.shard_offset),
-            {slice.range.numel()},
-            at::TensorOptions(partition.state_dtype()));
-        total = optim::combine(total, optim::norm_power_sum(mean, p), p);
-      });
-  return total;
 }
 
 void EngineState::update_parameters(double norm) {

@@ -103,7 +103,6 @@ class EngineState {
   bool reduces_now() const;
   void reduce_what_is_left();
   Agreement agree(bool joined);
-  double norm_of_own_slices() const;
   void update_parameters(double norm);
   void publish_parameters();
   void end_round();

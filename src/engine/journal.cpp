@@ -1,5 +1,6 @@
 #include "engine/journal.h"
 
+#include <algorithm>
 #include <cstring>
 
 #include "base/error.h"
@@ -8,7 +9,8 @@ namespace zero::engine {
 
 namespace {
 constexpr int64_t kLine = 64;
-}
+constexpr int64_t kStride = 256;
+} // namespace
 
 struct Journal::Words {
   std::atomic<uint64_t> round;
@@ -41,12 +43,27 @@ Phase Journal::phase(int rank) const {
 }
 
 void Journal::enter(int64_t number, const std::vector<Piece>& pieces) {
-  std::byte* to = copy(rank_, number);
+  std::byte* const begin = copy(rank_, number);
+  int64_t longest = 0;
   for (const auto& piece : pieces) {
-    std::memcpy(to, piece.data, static_cast<size_t>(piece.bytes));
-    to += piece.bytes;
+    longest = std::max(longest, piece.bytes);
   }
-  ZERO_CHECK(to <= copy(rank_, number) + chunk_bytes_);
+  // Side by side: memory delivers several streams faster than one.
+  for (int64_t offset = 0; offset < longest; offset += kStride) {
+    std::byte* to = begin;
+    for (const auto& piece : pieces) {
+      if (piece.bytes - offset >= kStride) {
+        std::memcpy(to + offset, piece.data + offset, kStride);
+      } else if (piece.bytes > offset) {
+        std::memcpy(
+            to + offset,
+            piece.data + offset,
+            static_cast<size_t>(piece.bytes - offset));
+      }
+      to += piece.bytes;
+    }
+    ZERO_CHECK(to <= begin + chunk_bytes_);
+  }
   words(rank_).entered = number + 1;
 }
 

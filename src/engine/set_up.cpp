@@ -93,6 +93,7 @@ EngineState::EngineState(
       group_,
       reduce::ReducerOptions{
           .scale = mean_scale(config_, group_->size()),
+          .norm_type = config_.libzero.clip_norm_type,
           .overlap = config_.zero_optimization.overlap_comm});
   groups_ = std::make_unique<ParameterGroups>(config_, trainable_);
   update_ = std::make_unique<Update>(

@@ -17,7 +17,7 @@ namespace {
 
 // Small enough that a chunk and the copy of it stay in the cache, large enough
 // that what is done once per chunk does not matter. One for each thread.
-constexpr int64_t kChunkNumel = 32 << 10;
+constexpr int64_t kChunkNumel = 16 << 10;
 
 at::Tensor tensor_at(std::byte* data, int64_t numel, at::ScalarType dtype) {
   return at::from_blob(data, {numel}, at::TensorOptions(dtype));

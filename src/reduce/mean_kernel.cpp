@@ -9,8 +9,9 @@ namespace zero::reduce {
 namespace {
 
 // Sums pass through a block that stays in the first-level cache, so that each
-// input is read once, whatever their number.
-constexpr int64_t kBlock = 1024;
+// input is read once, whatever their number. It is this small because memory
+// delivers inputs that are read side by side faster than one after another.
+constexpr int64_t kBlock = 64;
 
 template <class T>
 [[gnu::always_inline]] inline void mean_body(

@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "base/log.h"
+#include "optim/norm.h"
 #include "reduce/reducer.h"
 
 namespace zero::reduce {
@@ -58,6 +59,16 @@ void Reducer::gather_means() {
         });
     group_->traffic()->count(CommOp::all_gather, received);
   }
+}
+
+double Reducer::norm_power_sum() const {
+  double total = 0;
+  for (const auto& bucket : buckets_) {
+    if (bucket.reduced) {
+      total = optim::combine(total, bucket.norm_power_sum, options_.norm_type);
+    }
+  }
+  return total;
 }
 
 int64_t Reducer::spilled_bytes() const {

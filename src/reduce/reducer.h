@@ -10,7 +10,9 @@
 // Note [Gradients]
 // Where every rank keeps full gradients (stages 0 and 1) they are moved into
 // the window as they come, and `grad` of the parameter is a view of it. Where
-// it does not, a gradient is held until its buckets are published, then freed.
+// it does not, a gradient is held until its buckets are reduced, then freed:
+// other ranks get their slices through slots, this rank takes its own from what
+// is held.
 // A parameter may get another gradient after that in the same backward (tied
 // weights in segments that the user computes again): it is late, and reduced in
 // a pass of its own.
@@ -35,6 +37,7 @@ namespace zero::reduce {
 
 struct ReducerOptions {
   MeanScale scale;
+  double norm_type = 2;
   // Whether buckets are published while backward runs, or all at its end.
   bool overlap = true;
 };
@@ -88,19 +91,8 @@ class Reducer : private ExchangeHandler {
   // no rank has had a gradient.
   void check_all_have_gradients() const;
 
-  // Calls visit(partition, slice) for what this rank has reduced in the round.
-  template <class Visit>
-  void for_each_own_mean(Visit visit) const {
-    for (const auto& bucket : buckets_) {
-      if (bucket.reduced) {
-        const auto& part = partition(bucket.partition);
-        const auto slice = part.layout().slice(bucket.number, part.rank());
-        if (!slice.range.empty()) {
-          visit(part, slice);
-        }
-      }
-    }
-  }
+  // Of what this rank has reduced in the round, as optim::combine() takes it.
+  double norm_power_sum() const;
 
  private:
   struct Bucket {
@@ -108,12 +100,13 @@ class Reducer : private ExchangeHandler {
     int number = 0; // in its partition
     int num_missing = 0; // parameters whose gradient is not ready
     bool reduced = false; // in this round
+    double norm_power_sum = 0; // of this rank's slice, if it is reduced
   };
   struct Gradient {
     at::Tensor held; // in the parameter's layout and the state type
     bool ready = false; // in this pass
     bool in_window = false; // in this round, full gradients only
-    int num_unpublished = 0; // buckets that still need `held`
+    int num_unreduced = 0; // buckets that still need `held`
     bool anywhere = false; // on any rank, in the round that was closed
   };
 
@@ -167,6 +160,12 @@ class Reducer : private ExchangeHandler {
   void move_into_window(ParameterId id, const at::Tensor& grad);
   void mark_ready(ParameterId id);
   void publish(int bucket);
+  void reduce_part(
+      Bucket& bucket,
+      const shard::OwnedSlice& slice,
+      const std::vector<const std::byte*>& inputs,
+      const std::byte* addend) const;
+  void let_go_of_held(const Bucket& bucket);
   void start_pass();
   void end_pass();
   void collect_the_rest();
