@@ -89,7 +89,7 @@ bool hear(const UniqueFd& connection, Value& value) {
 }
 
 bool has_hung_up(const UniqueFd& connection) {
-  char byte;
+  char byte = 0;
   return ::recv(connection.get(), &byte, 1, MSG_PEEK | MSG_DONTWAIT) == 0;
 }
 
@@ -195,7 +195,7 @@ class Host {
       return;
     }
     limit_waiting(visitor, kPatienceSeconds);
-    int rank;
+    int rank = 0;
     if (tell(visitor, Greeting{roster_.address()}) && hear(visitor, rank)) {
       came_.insert_or_assign(rank, std::move(visitor));
     }
@@ -237,7 +237,7 @@ Roster visit(
             Roster::attach(base::SharedMapping::open(greeting.roster));
         // Rank 0 has been waiting for longer than this one, and knows for whom.
         limit_waiting(connection, timeout_seconds + kPatienceSeconds);
-        int verdict;
+        int verdict = 0;
         if (tell(connection, rank) && hear(connection, verdict)) {
           if (verdict != kAllCame) {
             throw_timeout(

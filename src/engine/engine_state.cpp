@@ -96,16 +96,24 @@ void EngineState::run_join() {
 }
 
 void EngineState::reduce_what_is_left() {
+  say_what_thaws();
+  reduce_and_close();
+  if (take_in_what_thaws()) {
+    reduce_and_close(); // its gradients, too
+  }
+  update_->journal().begin(Phase::decided, static_cast<uint64_t>(global_step_));
+  if (config_.zero_optimization.stage == 0) {
+    reducer_->gather_means();
+  }
+}
+
+void EngineState::reduce_and_close() {
   // Gradients that did not come by backward(): the user called autograd.
   if (reducer_->has_unreduced_gradients()) {
     reducer_->begin_pass();
     reducer_->finish_pass();
   }
   reducer_->close_round();
-  update_->journal().begin(Phase::decided, static_cast<uint64_t>(global_step_));
-  if (config_.zero_optimization.stage == 0) {
-    reducer_->gather_means();
-  }
 }
 
 EngineState::Agreement EngineState::agree(bool joined) {
@@ -189,12 +197,18 @@ void EngineState::publish_parameters() {
 void EngineState::end_round() {
   update_->journal().begin(Phase::open, static_cast<uint64_t>(global_step_));
   reducer_->next_round();
+  thawing_->next_round();
   micro_step_ = 0;
 }
 
 void EngineState::zero_grad() {
   check_parameters();
   reducer_->discard();
+  for (const auto* partition : frozen_) {
+    for (const auto& parameter : partition->parameters()) {
+      parameter.tensor.mutable_grad().reset();
+    }
+  }
   micro_step_ = 0;
 }
 

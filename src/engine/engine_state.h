@@ -90,8 +90,17 @@ class EngineState {
     int number = 0;
   };
 
-  void make_partitions(int num_states);
-  void take_values_of_rank_0(const shard::Partition& partition) const;
+  using ValuesOf = std::function<const std::byte*(int number)>;
+
+  std::vector<shard::Parameter> all_parameters() const;
+  void make_partitions();
+  shard::Partition& add_partition(
+      std::vector<shard::Parameter> parameters,
+      bool trainable);
+  void train(const shard::Partition& partition);
+  void take_values_of_rank_0(
+      const shard::Partition& partition,
+      const ValuesOf& values_of) const;
   void take_storages(const shard::Partition& partition) const;
   void return_storages(const shard::Partition& partition) const;
   Place place_of(const at::Tensor& tensor) const;
@@ -102,6 +111,14 @@ class EngineState {
   void run_join();
   bool reduces_now() const;
   void reduce_what_is_left();
+  void reduce_and_close();
+  void watch_frozen();
+  void say_what_thaws();
+  bool take_in_what_thaws();
+  void thaw(
+      const shard::Partition& partition,
+      std::vector<shard::Parameter> thawed,
+      std::vector<shard::Parameter> kept);
   Agreement agree(bool joined);
   void update_parameters(double norm);
   void publish_parameters();
@@ -113,8 +130,11 @@ class EngineState {
   std::shared_ptr<comm::Group> group_;
   Config config_;
   int64_t accumulation_steps_ = 1;
+  int num_states_ = 0; // of the optimizer, per parameter
   std::vector<std::unique_ptr<shard::Partition>> partitions_;
   std::vector<const shard::Partition*> trainable_;
+  std::vector<const shard::Partition*> frozen_;
+  std::unique_ptr<reduce::GradientFlags> thawing_; // of the frozen ones
   std::unique_ptr<gather::Gatherer> gatherer_; // where parameters can be absent
   std::unique_ptr<reduce::Reducer> reducer_;
   std::unique_ptr<ParameterGroups> groups_;

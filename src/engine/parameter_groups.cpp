@@ -10,48 +10,52 @@ namespace zero::engine {
 
 ParameterGroups::ParameterGroups(
     const Config& config,
-    const std::vector<const shard::Partition*>& partitions)
-    : schedule_(optim::Schedule::make(config.scheduler, config.optimizer)) {
-  const auto& patterns = config.libzero.parameter_groups;
-  for (const auto& pattern : patterns) {
+    const std::vector<shard::Parameter>& all)
+    : patterns_(config.libzero.parameter_groups),
+      schedule_(optim::Schedule::make(config.scheduler, config.optimizer)) {
+  for (const auto& pattern : patterns_) {
     groups_.push_back(
         {pattern.lr.value_or(config.optimizer.lr),
          pattern.weight_decay.value_or(config.optimizer.weight_decay)});
   }
   groups_.push_back({config.optimizer.lr, config.optimizer.weight_decay});
 
-  std::vector<bool> used(patterns.size());
-  for (const auto* partition : partitions) {
-    auto& members = membership_.emplace_back();
-    for (const auto& parameter : partition->parameters()) {
-      size_t group = 0;
-      while (group < patterns.size() &&
-             std::none_of(
-                 parameter.names.begin(),
-                 parameter.names.end(),
-                 [&](const std::string& name) {
-                   return optim::matches(patterns[group].match, name);
-                 })) {
-        ++group;
-      }
-      if (group < patterns.size()) {
-        used[group] = true;
-      }
-      members.push_back(static_cast<int>(group));
-    }
+  std::vector<bool> used(groups_.size());
+  for (const auto& parameter : all) {
+    used[static_cast<size_t>(group_of(parameter))] = true;
   }
   std::string unused;
-  for (size_t group = 0; group < patterns.size(); ++group) {
+  for (size_t group = 0; group < patterns_.size(); ++group) {
     if (!used[group]) {
-      unused += c10::str("\n  '", patterns[group].match, "'");
+      unused += c10::str("\n  '", patterns_[group].match, "'");
     }
   }
   if (!unused.empty()) {
     throw ConfigError(c10::str(
-        "libzero.parameter_groups: these match no parameter that is trained "
-        "and that no earlier group has:",
+        "libzero.parameter_groups: these match no parameter that no earlier "
+        "group has:",
         unused,
         "\nFix: compare them with the module's named_parameters()"));
+  }
+}
+
+int ParameterGroups::group_of(const shard::Parameter& parameter) const {
+  const auto found = std::find_if(
+      patterns_.begin(), patterns_.end(), [&](const ParameterGroup& pattern) {
+        return std::any_of(
+            parameter.names.begin(),
+            parameter.names.end(),
+            [&](const std::string& name) {
+              return optim::matches(pattern.match, name);
+            });
+      });
+  return static_cast<int>(found - patterns_.begin());
+}
+
+void ParameterGroups::add(const shard::Partition& partition) {
+  auto& members = membership_.emplace_back();
+  for (const auto& parameter : partition.parameters()) {
+    members.push_back(group_of(parameter));
   }
 }
 

@@ -21,10 +21,14 @@ class ParameterGroups {
     double momentum = -1; // negative: the optimizer's own
   };
 
-  // Throws: ConfigError naming every pattern that matches no parameter.
+  // `all` are the module's parameters, trained or not.
+  // Throws: ConfigError naming every pattern that matches none.
   ParameterGroups(
       const Config& config,
-      const std::vector<const shard::Partition*>& partitions);
+      const std::vector<shard::Parameter>& all);
+
+  // Its parameters are trained; it is the next partition of group_of().
+  void add(const shard::Partition& partition);
 
   int num_groups() const {
     return static_cast<int>(groups_.size());
@@ -46,7 +50,10 @@ class ParameterGroups {
   void set_lr(int group, double lr);
 
  private:
+  int group_of(const shard::Parameter& parameter) const;
+
   std::vector<Settings> groups_; // as configured; the last one is the rest
+  std::vector<ParameterGroup> patterns_; // of all groups but the last
   std::vector<std::vector<int>> membership_; // by partition, parameter
   std::unique_ptr<optim::Schedule> schedule_;
 };

@@ -67,8 +67,8 @@ EngineState::EngineState(
   if (!optimizer) {
     optimizer = make_optimizer(config_);
   }
-  const int num_states = optimizer->num_states();
-  make_partitions(num_states);
+  num_states_ = optimizer->num_states();
+  make_partitions();
 
   if (!partitions_.empty() &&
       partitions_.front()->parameter_home() == Home::shard) {
@@ -95,29 +95,25 @@ EngineState::EngineState(
           .scale = mean_scale(config_, group_->size()),
           .norm_type = config_.libzero.clip_norm_type,
           .overlap = config_.zero_optimization.overlap_comm});
-  groups_ = std::make_unique<ParameterGroups>(config_, trainable_);
+  groups_ = std::make_unique<ParameterGroups>(config_, all_parameters());
   update_ = std::make_unique<Update>(
-      trainable_, *reducer_, std::move(optimizer), *groups_, group_);
+      *reducer_,
+      std::move(optimizer),
+      *groups_,
+      config_.zero_optimization.stage > 0,
+      group_);
+  for (const auto* partition : trainable_) {
+    train(*partition);
+  }
+  watch_frozen();
   buffers_ = std::make_unique<BufferSync>(buffers_of(*module_), group_);
   buffers_->offer();
   barrier();
   buffers_->take();
 
-  for (int i = 0; i < static_cast<int>(trainable_.size()); ++i) {
-    const auto& parameters = trainable_[static_cast<size_t>(i)]->parameters();
-    for (int number = 0; number < static_cast<int>(parameters.size());
-         ++number) {
-      const auto& tensor = parameters[static_cast<size_t>(number)].tensor;
-      tensor.mutable_grad().reset();
-      gradient_observer_.watch(tensor, [this, i, number] {
-        reducer_->gradient_ready({i, number});
-      });
-    }
-  }
-  for (const auto& partition : partitions_) {
-    for (const auto& parameter : partition->parameters()) {
-      tamper_check_.accept(parameter);
-    }
+  for (const auto& parameter : all_parameters()) {
+    parameter.tensor.mutable_grad().reset();
+    tamper_check_.accept(parameter);
   }
   barrier(); // nobody trains before everybody is ready
 }
@@ -134,7 +130,16 @@ EngineState::~EngineState() {
   }
 }
 
-void EngineState::make_partitions(int num_states) {
+std::vector<Parameter> EngineState::all_parameters() const {
+  std::vector<Parameter> all;
+  for (const auto& partition : partitions_) {
+    const auto& parameters = partition->parameters();
+    all.insert(all.end(), parameters.begin(), parameters.end());
+  }
+  return all;
+}
+
+void EngineState::make_partitions() {
   auto parameters = parameters_of(*module_);
   check_same_on_all_ranks(*group_, parameters);
   // Backward completes gradients in about the reverse order of registration.
@@ -147,33 +152,57 @@ void EngineState::make_partitions(int num_states) {
     }
     kinds[{!tensor.requires_grad(), tensor.scalar_type()}].push_back(parameter);
   }
-  const auto& zero = config_.zero_optimization;
   for (auto& [kind, members] : kinds) {
     const auto& [frozen, dtype] = kind;
-    partitions_.push_back(std::make_unique<Partition>(
-        std::move(members),
-        group_,
-        shard::PartitionOptions{
-            .stage = zero.stage,
-            .shared_memory = config_.libzero.shared_memory,
-            .trainable = !frozen,
-            .num_states = frozen ? 0 : num_states,
-            .bucket_numel = std::min(kBucketNumel, zero.reduce_bucket_size)}));
-    auto& partition = *partitions_.back();
-    if (!frozen) {
-      trainable_.push_back(&partition);
-    }
-    take_values_of_rank_0(partition);
+    const auto& partition = add_partition(std::move(members), !frozen);
+    take_values_of_rank_0(partition, [&](int number) {
+      return data_of(partition.parameter(number));
+    });
     take_storages(partition);
   }
 }
 
+Partition& EngineState::add_partition(
+    std::vector<Parameter> parameters,
+    bool trainable) {
+  const auto& zero = config_.zero_optimization;
+  partitions_.push_back(std::make_unique<Partition>(
+      std::move(parameters),
+      group_,
+      shard::PartitionOptions{
+          .stage = zero.stage,
+          .shared_memory = config_.libzero.shared_memory,
+          .trainable = trainable,
+          .num_states = trainable ? num_states_ : 0,
+          .bucket_numel = std::min(kBucketNumel, zero.reduce_bucket_size)}));
+  auto& partition = *partitions_.back();
+  (trainable ? trainable_ : frozen_).push_back(&partition);
+  return partition;
+}
+
+// The reducer has it already.
+void EngineState::train(const Partition& partition) {
+  groups_->add(partition);
+  update_->add(&partition);
+  const auto place =
+      std::find(trainable_.begin(), trainable_.end(), &partition);
+  const int index = static_cast<int>(place - trainable_.begin());
+  for (int number = 0; number < partition.layout().num_parameters(); ++number) {
+    gradient_observer_.watch(
+        partition.parameter(number).tensor, [this, index, number] {
+          reducer_->gradient_ready({index, number});
+        });
+  }
+}
+
 // Rank 0 writes its values to wherever they belong.
-void EngineState::take_values_of_rank_0(const Partition& partition) const {
+void EngineState::take_values_of_rank_0(
+    const Partition& partition,
+    const ValuesOf& values_of) const {
   const auto& layout = partition.layout();
   if (rank() == 0) {
     for (int i = 0; i < layout.num_parameters(); ++i) {
-      partition.write(i, data_of(partition.parameter(i)));
+      partition.write(i, values_of(i));
     }
   }
   barrier();

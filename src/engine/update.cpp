@@ -10,7 +10,6 @@
 
 namespace zero::engine {
 
-using shard::Home;
 using shard::Range;
 
 namespace {
@@ -31,25 +30,23 @@ int64_t bytes_per_element(const Optimizer& optimizer) {
 } // namespace
 
 Update::Update(
-    const std::vector<const shard::Partition*>& partitions,
     const reduce::Reducer& reducer,
     std::shared_ptr<Optimizer> optimizer,
     const ParameterGroups& groups,
+    bool journaled,
     const std::shared_ptr<comm::Group>& group)
-    : partitions_(partitions),
-      reducer_(reducer),
+    : reducer_(reducer),
       optimizer_(std::move(optimizer)),
       groups_(groups),
-      journaled_(
-          !partitions_.empty() &&
-          partitions_.front()->state_home() == Home::shard),
+      journaled_(journaled),
       chunk_numel_(kChunkNumel * at::get_num_threads()),
       journal_(
           group,
-          journaled_ ? chunk_numel_ * bytes_per_element(*optimizer_) : 0) {
-  for (const auto* partition : partitions_) {
-    num_updates_.emplace_back(partition->parameters().size());
-  }
+          journaled_ ? chunk_numel_ * bytes_per_element(*optimizer_) : 0) {}
+
+void Update::add(const shard::Partition* partition) {
+  partitions_.push_back(partition);
+  num_updates_.emplace_back(partition->parameters().size());
 }
 
 std::vector<Update::Part> Update::parts_of(int rank) const {

@@ -26,13 +26,17 @@ struct Decision {
 
 class Update {
  public:
-  // Collective. All of it outlives this.
+  // Collective. All of it outlives this. It is journaled if each rank updates
+  // its own slices only.
   Update(
-      const std::vector<const shard::Partition*>& partitions,
       const reduce::Reducer& reducer,
       std::shared_ptr<Optimizer> optimizer,
       const ParameterGroups& groups,
+      bool journaled,
       const std::shared_ptr<comm::Group>& group);
+
+  // The reducer's next partition.
+  void add(const shard::Partition* partition);
 
   // The part of `rank`, from where its journal says on.
   void run(int rank, const Decision& decision);

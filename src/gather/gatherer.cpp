@@ -72,8 +72,8 @@ Gatherer::~Gatherer() {
 
 int Gatherer::unit_of(const at::Tensor& parameter) const {
   for (size_t i = 0; i < units_.size(); ++i) {
-    if (units_[i]
-            .partition->parameter(units_[i].number)
+    const auto& candidate = units_[i];
+    if (candidate.partition->parameter(candidate.number)
             .tensor.is_same(parameter)) {
       return static_cast<int>(i);
     }
@@ -282,6 +282,27 @@ void Gatherer::resume() {
   }
   paused_ = false;
   wanted_.notify_one();
+}
+
+void Gatherer::move_units(
+    const shard::Partition* from,
+    const std::vector<const shard::Partition*>& to) {
+  const Lock lock(mutex_);
+  ZERO_CHECK(paused_);
+  for (auto& each : units_) {
+    if (each.partition != from) {
+      continue;
+    }
+    const auto tensor = from->parameter(each.number).tensor;
+    for (const auto* partition : to) {
+      const int number = partition->number_of(tensor);
+      if (number >= 0) {
+        each.partition = partition;
+        each.number = number;
+      }
+    }
+    ZERO_CHECK(each.partition != from);
+  }
 }
 
 int64_t Gatherer::gathered_bytes() const {

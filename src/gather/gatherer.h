@@ -59,6 +59,12 @@ class Gatherer : private observe::OperatorListener {
   // The step is over.
   void resume();
 
+  // While paused: what was in one partition is in others now, with the same
+  // values.
+  void move_units(
+      const shard::Partition* from,
+      const std::vector<const shard::Partition*>& to);
+
   int64_t gathered_bytes() const;
   int64_t gathered_peak_bytes() const;
   GatherStatistics statistics() const;

@@ -63,6 +63,13 @@ class GradientFlags {
   void next_round() {
     ++round_;
   }
+  // The round, and this rank's words, of one for the first of the partitions.
+  void take_over(const GradientFlags& other) {
+    round_ = other.round_;
+    for (int i = 0; i < other.num_words_; ++i) {
+      words(control_->rank)[i] = other.words(control_->rank)[i].load();
+    }
+  }
 
  private:
   std::atomic<uint64_t>* words(int rank) const {

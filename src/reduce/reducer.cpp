@@ -44,48 +44,69 @@ std::byte* place_of(
 } // namespace
 
 Reducer::Reducer(
-    std::vector<const shard::Partition*> partitions,
+    const std::vector<const shard::Partition*>& partitions,
     const std::shared_ptr<comm::Group>& group,
     const ReducerOptions& options)
-    : partitions_(std::move(partitions)),
-      group_(group),
-      options_(options),
-      full_gradients_(
-          !partitions_.empty() &&
-          partitions_.front()->gradient_home() == Home::full),
-      watch_(group) {
+    : group_(group), options_(options), watch_(group) {
+  for (const auto* part : partitions) {
+    partitions_.push_back(part);
+    add_buckets(*part);
+  }
+  connect();
+}
+
+void Reducer::add(const shard::Partition* partition) {
+  const std::lock_guard lock(mutex_);
+  partitions_.push_back(partition);
+  add_buckets(*partition);
+  connect();
+}
+
+void Reducer::add_buckets(const shard::Partition& part) {
+  const int index = static_cast<int>(first_buckets_.size());
+  first_buckets_.push_back(static_cast<int>(buckets_.size()));
+  gradients_.emplace_back(part.parameters().size());
+  set_aside_.emplace_back();
+  for (int number = 0; number < part.layout().num_buckets(); ++number) {
+    buckets_.push_back({.partition = index, .number = number});
+  }
+}
+
+// Makes what the ranks share for the buckets there are.
+void Reducer::connect() {
+  full_gradients_ = !partitions_.empty() &&
+      partitions_.front()->gradient_home() == Home::full;
   int64_t slot_bytes = 0;
-  for (const auto* part : partitions_) {
-    const int index = static_cast<int>(first_buckets_.size());
-    first_buckets_.push_back(static_cast<int>(buckets_.size()));
-    gradients_.emplace_back(part->parameters().size());
-    set_aside_.emplace_back();
-    for (int number = 0; number < part->layout().num_buckets(); ++number) {
-      buckets_.push_back({.partition = index, .number = number});
-      slot_bytes = std::max(
-          slot_bytes,
-          part->layout().bucket(number).numel() * part->state_element_bytes());
-    }
+  for (const auto& bucket : buckets_) {
+    const auto& part = partition(bucket.partition);
+    slot_bytes = std::max(
+        slot_bytes,
+        part.layout().bucket(bucket.number).numel() *
+            part.state_element_bytes());
   }
   const int num_buckets = static_cast<int>(buckets_.size());
   const int num_slots =
       full_gradients_ ? 0 : std::clamp(num_buckets, 1, kNumSlots);
   const int64_t words = Exchange::control_bytes(num_buckets);
-  control_ =
-      comm::make_window(group, words + GradientFlags::bytes(partitions_));
+  const auto control =
+      comm::make_window(group_, words + GradientFlags::bytes(partitions_));
   slots_ =
-      comm::make_window(group, Exchange::slots_bytes(num_slots, slot_bytes));
-  flags_ = std::make_unique<GradientFlags>(control_, words, partitions_);
+      comm::make_window(group_, Exchange::slots_bytes(num_slots, slot_bytes));
+  auto flags = std::make_unique<GradientFlags>(control, words, partitions_);
+  if (flags_) {
+    flags->take_over(*flags_);
+  }
+  flags_ = std::move(flags);
   Exchange::Options exchange{
-      .rank = group->rank(),
-      .size = group->size(),
+      .rank = group_->rank(),
+      .size = group_->size(),
       .num_buckets = num_buckets,
       .num_slots = num_slots,
       .slot_bytes = slot_bytes,
       .control = {},
       .slots = {}};
-  for (int rank = 0; rank < group->size(); ++rank) {
-    exchange.control.push_back(control_->data(rank));
+  for (int rank = 0; rank < group_->size(); ++rank) {
+    exchange.control.push_back(control->data(rank));
     exchange.slots.push_back(slots_->data(rank));
   }
   ExchangeHandler& handler = *this;

@@ -46,12 +46,16 @@ class Reducer : private ExchangeHandler {
  public:
   // Collective. The partitions are trainable and outlive it.
   Reducer(
-      std::vector<const shard::Partition*> partitions,
+      const std::vector<const shard::Partition*>& partitions,
       const std::shared_ptr<comm::Group>& group,
       const ReducerOptions& options);
   ~Reducer() override;
   Reducer(const Reducer&) = delete;
   Reducer& operator=(const Reducer&) = delete;
+
+  // Collective, between passes: another partition, behind the others. What the
+  // round has brought so far stays. A round that was closed is open again.
+  void add(const shard::Partition* partition);
 
   void begin_pass();
 
@@ -172,14 +176,15 @@ class Reducer : private ExchangeHandler {
   bool has_late_gradients() const;
   bool is_reduced(ParameterId id, const at::Tensor& grad) const;
   void set_aside_means();
+  void add_buckets(const shard::Partition& partition);
+  void connect();
   void show_gradients();
 
   std::vector<const shard::Partition*> partitions_;
   std::shared_ptr<comm::Group> group_;
   ReducerOptions options_;
-  bool full_gradients_;
+  bool full_gradients_ = false;
   comm::Watch watch_;
-  std::shared_ptr<comm::WindowState> control_;
   std::shared_ptr<comm::WindowState> slots_;
   std::vector<Bucket> buckets_;
   std::vector<int> first_buckets_; // by partition

@@ -141,6 +141,15 @@ std::byte* Partition::state_at(
       in_shard);
 }
 
+int Partition::number_of(const at::Tensor& tensor) const {
+  for (size_t i = 0; i < parameters_.size(); ++i) {
+    if (parameters_[i].tensor.is_same(tensor)) {
+      return static_cast<int>(i);
+    }
+  }
+  return -1;
+}
+
 int64_t Partition::read(int number, std::byte* to) const {
   const Range range = layout_.parameter(number);
   int64_t received = 0;

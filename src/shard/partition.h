@@ -67,6 +67,8 @@ class Partition {
   const Parameter& parameter(int number) const {
     return parameters_[static_cast<size_t>(number)];
   }
+  // -1 if it is none of these.
+  int number_of(const at::Tensor& tensor) const;
   const Layout& layout() const {
     return layout_;
   }
