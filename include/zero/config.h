@@ -125,8 +125,9 @@ struct LibzeroConfig {
   bool shared_memory = true;
   // Stage 3: how much of parameters may be present beyond what is in use.
   ByteBudget gather_budget;
-  double timeout_seconds = 10; // heartbeat
-  double progress_timeout_seconds = 1800;
+  // Those of init() unless given: 10 and 1800.
+  std::optional<double> timeout_seconds; // heartbeat
+  std::optional<double> progress_timeout_seconds;
   OnPeerLost on_peer_lost = OnPeerLost::resume;
   // Stages 2 and 3 with gradient accumulation. shard: every micro-step is
   // reduced, no rank keeps full gradients. full: one reduction at the boundary.

@@ -12,6 +12,7 @@ namespace zero::base {
 // "[rank 2/8] "; how every message of a rank begins.
 std::string rank_prefix(int rank, int size);
 
+void log_info(int rank, int size, const std::string& message);
 void log_warning(int rank, int size, const std::string& message);
 
 } // namespace zero::base

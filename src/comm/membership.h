@@ -2,6 +2,7 @@
 // here needs it. It beats while it lives, and says goodbye when it ends.
 #pragma once
 
+#include <atomic>
 #include <string>
 #include <utility>
 
@@ -23,7 +24,8 @@ class Membership {
   Membership(Roster roster, int id, CommSettings settings)
       : roster_((roster.join(id, settings.verify), std::move(roster))),
         id_(id),
-        settings_(settings),
+        verifies_(settings.verify),
+        progress_timeout_seconds_(settings.progress_timeout_seconds),
         monitor_(roster_, id, settings.timeout_seconds) {}
   ~Membership() {
     roster_.leave(id_);
@@ -37,14 +39,26 @@ class Membership {
   int id() const {
     return id_;
   }
-  const CommSettings& settings() const {
-    return settings_;
+  bool verifies() const {
+    return verifies_;
+  }
+  double progress_timeout_seconds() const {
+    return progress_timeout_seconds_;
+  }
+
+  // Groups that exist keep their progress timeout.
+  void set_timeout(double seconds) {
+    monitor_.set_timeout(seconds);
+  }
+  void set_progress_timeout(double seconds) {
+    progress_timeout_seconds_ = seconds;
   }
 
  private:
   Roster roster_;
   int id_;
-  CommSettings settings_;
+  bool verifies_;
+  std::atomic<double> progress_timeout_seconds_;
   Monitor monitor_;
 };
 

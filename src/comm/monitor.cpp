@@ -37,8 +37,7 @@ bool kill_process(int pidfd, pid_t pid) {
 Monitor::Monitor(Roster roster, int id, double timeout_seconds)
     : roster_(std::move(roster)),
       id_(id),
-      timeout_(timeout_seconds),
-      interval_(std::min(0.1, timeout_seconds / 10)),
+      timeout_seconds_(timeout_seconds),
       stop_(::eventfd(0, EFD_CLOEXEC)),
       peers_(static_cast<size_t>(roster_.size())) {
   if (!stop_.valid()) {
@@ -80,7 +79,7 @@ void Monitor::run() {
     const auto now = Clock::now();
     // This process was itself stopped, or starved: silence heard meanwhile says
     // nothing about the others.
-    const bool was_away = now - last > timeout_ / 2;
+    const bool was_away = now - last > timeout() / 2;
     last = now;
     for (int peer = 0; peer < roster_.size(); ++peer) {
       auto& seen = peers_[static_cast<size_t>(peer)];
@@ -128,7 +127,7 @@ void Monitor::check_heartbeat(int peer, base::TimePoint now) {
     seen.heard = now;
     return;
   }
-  if (seen.condemned || !seen.pidfd.valid() || now - seen.heard < timeout_) {
+  if (seen.condemned || !seen.pidfd.valid() || now - seen.heard < timeout()) {
     return;
   }
   base::log_warning(
@@ -140,7 +139,7 @@ void Monitor::check_heartbeat(int peer, base::TimePoint now) {
           " (process ",
           roster_.pid(peer),
           ") gave no sign of life for ",
-          timeout_.count(),
+          timeout().count(),
           " s: it is killed and counts as lost"));
   roster_.note_silent(peer); // before its end can be noticed
   seen.heard = now; // if it could not be killed, it is tried again later
@@ -158,8 +157,8 @@ void Monitor::wait_for_an_exit() {
       ids.push_back(peer);
     }
   }
-  const auto timeout =
-      std::chrono::duration_cast<std::chrono::milliseconds>(interval_);
+  const auto timeout = std::chrono::duration_cast<std::chrono::milliseconds>(
+      std::min(base::Seconds(0.1), this->timeout() / 10));
   ::poll(
       descriptors.data(),
       descriptors.size(),

@@ -28,6 +28,12 @@ class Monitor {
   Monitor(const Monitor&) = delete;
   Monitor& operator=(const Monitor&) = delete;
 
+  // Any thread may call it. The same on all ranks: each beats as often as its
+  // own timeout asks for.
+  void set_timeout(double seconds) {
+    timeout_seconds_ = seconds;
+  }
+
  private:
   // What this rank has seen of another one.
   struct Peer {
@@ -38,6 +44,9 @@ class Monitor {
     base::TimePoint heard;
   };
 
+  base::Seconds timeout() const {
+    return base::Seconds(timeout_seconds_);
+  }
   void run();
   void watch(int peer);
   void check_heartbeat(int peer, base::TimePoint now);
@@ -45,8 +54,7 @@ class Monitor {
 
   Roster roster_;
   int id_;
-  base::Seconds timeout_;
-  base::Seconds interval_; // between two heartbeats
+  std::atomic<double> timeout_seconds_;
   base::UniqueFd stop_; // readable when the thread is to end
   std::vector<Peer> peers_; // touched by the thread alone
   std::thread thread_;

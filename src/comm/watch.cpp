@@ -35,8 +35,7 @@ void Watch::wait(
     }
     ::sched_yield();
   }
-  const double limit =
-      group_->membership()->settings().progress_timeout_seconds;
+  const double limit = group_->membership()->progress_timeout_seconds();
   const auto start = base::Clock::now();
   double next_warning = kWarningSeconds;
   bool is_done = false;
@@ -105,7 +104,7 @@ void Watch::throw_timeout(const Awaiting& awaiting) const {
           " #",
           awaiting.sequence,
           ": waited ",
-          group_->membership()->settings().progress_timeout_seconds,
+          group_->membership()->progress_timeout_seconds(),
           " s for ranks ",
           c10::Join(", ", ranks),
           ", which are alive. Fix: make sure every rank calls it, or raise "

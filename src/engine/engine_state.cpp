@@ -73,7 +73,24 @@ StepResult EngineState::run_step() {
   // ------------------------------------------------------------------------
 
   result.step = global_step_;
+  print(result);
   return result;
+}
+
+void EngineState::print(const StepResult& result) const {
+  const auto every = config_.steps_per_print;
+  if (every && rank() == 0 && result.step % *every == 0) {
+    base::log_info(
+        rank(),
+        group_->size(),
+        c10::str(
+            "step ",
+            result.step,
+            ": learning rate ",
+            result.lr,
+            ", gradient norm ",
+            result.grad_norm));
+  }
 }
 
 void EngineState::join() {

@@ -108,6 +108,7 @@ class EngineState {
   void remember_failure(const std::function<void()>& call);
   void run_backward(const at::Tensor& loss);
   StepResult run_step();
+  void print(const StepResult& result) const;
   void run_join();
   bool reduces_now() const;
   void reduce_what_is_left();
@@ -148,6 +149,7 @@ class EngineState {
   Decision decision_;
   int64_t control_bytes_ = 0;
   std::exception_ptr failure_; // of ranks that could not go on together
+  std::shared_ptr<const bool> alive_ = std::make_shared<bool>(true);
 };
 
 } // namespace zero::engine

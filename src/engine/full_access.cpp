@@ -66,7 +66,10 @@ std::function<void()> EngineState::gather(
       lend_a_copy(place);
     }
   }
-  return [this, tensors, places, access] {
+  return [this, tensors, places, access, alive = std::weak_ptr(alive_)] {
+    if (alive.expired()) {
+      return; // the module has its parameters for itself again
+    }
     if (access == Access::write) {
       for (const auto& place : places) {
         write_back(place);
@@ -136,6 +139,15 @@ at::Tensor EngineState::full_gradient(const at::Tensor& tensor) const {
   if (place.index < 0) {
     return {};
   }
+  if (micro_step_ > 0 && !reducer_->has_reduced()) {
+    throw ConfigError(c10::str(
+        base::rank_prefix(rank(), group_->size()),
+        "full_gradient: the gradient of '",
+        place.partition->parameter(place.number).name(),
+        "' is not reduced before the last of ",
+        accumulation_steps_,
+        " micro-batches. Fix: ask for it after that, before step()"));
+  }
   return reducer_->full_gradient({place.index, place.number});
 }
 
@@ -146,6 +158,7 @@ MemoryAccount EngineState::memory() const {
     account.gradients += partition->gradient_bytes();
     account.optimizer += partition->state_bytes();
   }
+  account.gradients += reducer_->waiting_bytes();
   account.buffers = reducer_->buffer_bytes();
   account.spilled = reducer_->spilled_bytes();
   if (gatherer_) {

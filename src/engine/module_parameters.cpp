@@ -112,7 +112,9 @@ std::string line_of(std::istringstream& text) {
 
 } // namespace
 
-std::vector<Parameter> parameters_of(const torch::nn::Module& module) {
+std::vector<Parameter> parameters_of(
+    const torch::nn::Module& module,
+    const std::string& prefix) {
   auto parameters = unique_tensors(module.named_parameters());
   std::string problems;
   for (const auto& parameter : parameters) {
@@ -124,7 +126,7 @@ std::vector<Parameter> parameters_of(const torch::nn::Module& module) {
   problems += overlap_of(parameters);
   if (!problems.empty()) {
     throw ConfigError(
-        c10::str("these parameters cannot be partitioned:", problems));
+        c10::str(prefix, "these parameters cannot be partitioned:", problems));
   }
   return parameters;
 }

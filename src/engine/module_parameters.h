@@ -15,7 +15,9 @@ namespace zero::engine {
 
 // In the order of registration.
 // Throws: ConfigError naming every parameter that cannot be partitioned.
-std::vector<shard::Parameter> parameters_of(const torch::nn::Module& module);
+std::vector<shard::Parameter> parameters_of(
+    const torch::nn::Module& module,
+    const std::string& prefix);
 
 // Buffers that hold data on the CPU, each once.
 std::vector<shard::Parameter> buffers_of(const torch::nn::Module& module);

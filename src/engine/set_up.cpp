@@ -44,6 +44,21 @@ int64_t budget_bytes(const ByteBudget& budget, int64_t all_bytes) {
       static_cast<int64_t>(budget.share * static_cast<double>(all_bytes)));
 }
 
+std::shared_ptr<comm::Group> make_group(
+    const World& world,
+    const Config& config) {
+  config.validate();
+  const auto& current = comm::state_of(world)->current();
+  // Before there is a group: it keeps what it has begun with.
+  if (const auto seconds = config.libzero.timeout_seconds) {
+    current->membership()->set_timeout(*seconds);
+  }
+  if (const auto seconds = config.libzero.progress_timeout_seconds) {
+    current->membership()->set_progress_timeout(*seconds);
+  }
+  return current->split(0, world.rank());
+}
+
 const std::byte* data_of(const Parameter& parameter) {
   return static_cast<const std::byte*>(
       shard::flat_view(parameter.tensor).const_data_ptr());
@@ -57,12 +72,11 @@ EngineState::EngineState(
     const Config& config,
     std::shared_ptr<Optimizer> optimizer)
     : module_(std::move(module)),
-      group_(comm::state_of(world)->current()->split(0, world.rank())),
+      group_(make_group(world, config)),
       config_(config) {
   if (!module_) {
     throw ConfigError("the engine needs a module, got none");
   }
-  config_.validate();
   accumulation_steps_ = config_.batch_sizes(group_->size()).accumulation;
   if (!optimizer) {
     optimizer = make_optimizer(config_);
@@ -72,19 +86,26 @@ EngineState::EngineState(
 
   if (!partitions_.empty() &&
       partitions_.front()->parameter_home() == Home::shard) {
+    const auto& zero = config_.zero_optimization;
     int64_t all_bytes = 0;
+    int64_t widest = 0;
     std::vector<const Partition*> all;
     for (const auto& partition : partitions_) {
       all.push_back(partition.get());
       all_bytes += partition->layout().numel() * partition->element_bytes();
+      widest = std::max(widest, partition->element_bytes());
     }
-    const auto& zero = config_.zero_optimization;
+    const int64_t live_bytes =
+        zero.stage3_max_live_parameters < all_bytes / widest
+        ? zero.stage3_max_live_parameters * widest
+        : all_bytes;
     gatherer_ = std::make_unique<gather::Gatherer>(
         all,
         group_->traffic(),
         gather::GatherOptions{
-            .budget_bytes =
-                budget_bytes(config_.libzero.gather_budget, all_bytes),
+            .budget_bytes = std::min(
+                live_bytes,
+                budget_bytes(config_.libzero.gather_budget, all_bytes)),
             .prefetch_numel = zero.stage3_prefetch_bucket_size,
             .persistent_numel = zero.stage3_param_persistence_threshold});
   }
@@ -140,7 +161,8 @@ std::vector<Parameter> EngineState::all_parameters() const {
 }
 
 void EngineState::make_partitions() {
-  auto parameters = parameters_of(*module_);
+  auto parameters =
+      parameters_of(*module_, base::rank_prefix(rank(), group_->size()));
   check_same_on_all_ranks(*group_, parameters);
   // Backward completes gradients in about the reverse order of registration.
   std::map<std::pair<bool, at::ScalarType>, std::vector<Parameter>> kinds;
@@ -234,11 +256,23 @@ void EngineState::take_storages(const Partition& partition) const {
 void EngineState::return_storages(const Partition& partition) const {
   for (int i = 0; i < partition.layout().num_parameters(); ++i) {
     const auto& tensor = partition.parameter(i).tensor;
-    if (tensor.numel() > 0 && shard::owns_its_storage(tensor)) {
+    if (tensor.numel() == 0 || !shard::owns_its_storage(tensor)) {
+      continue;
+    }
+    try {
       auto memory =
           std::make_shared_for_overwrite<std::byte[]>(tensor.nbytes());
       partition.read(i, memory.get());
       shard::point_at(tensor, memory.get(), memory);
+    } catch (const std::bad_alloc&) {
+      // It stays in the window, which lives as long as it does, or absent.
+      base::log_warning(
+          rank(),
+          group_->size(),
+          c10::str(
+              "no memory of its own for parameter '",
+              partition.parameter(i).name(),
+              "' when the engine ended"));
     }
   }
 }

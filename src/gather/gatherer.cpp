@@ -19,6 +19,15 @@ std::string absent_message(const std::string& name) {
 
 } // namespace
 
+std::string Gatherer::no_memory_message(const Unit& wanted) {
+  return c10::str(
+      "no memory for the ",
+      wanted.bytes,
+      " bytes of parameter '",
+      wanted.partition->parameter(wanted.number).name(),
+      "'. Fix: lower libzero.gather_budget, or use smaller layers");
+}
+
 Gatherer::Gatherer(
     const std::vector<const shard::Partition*>& partitions,
     std::shared_ptr<comm::TrafficCounters> traffic,
@@ -83,9 +92,15 @@ int Gatherer::unit_of(const at::Tensor& parameter) const {
 
 void Gatherer::pin(const at::Tensor& parameter) {
   const int number = unit_of(parameter);
-  if (number >= 0) {
-    Lock lock(mutex_);
+  if (number < 0) {
+    return;
+  }
+  Lock lock(mutex_);
+  try {
     acquire(lock, number);
+  } catch (const std::bad_alloc&) {
+    release(number);
+    throw IoError(no_memory_message(unit(number)));
   }
 }
 
@@ -105,7 +120,15 @@ void Gatherer::before_use(int number) noexcept {
     statistics_.waits += unit(number).state == State::arriving ? 1 : 0;
     order_.use(number);
   }
-  acquire(lock, number);
+  try {
+    acquire(lock, number);
+  } catch (const std::bad_alloc&) {
+    // The operator finds it absent, and throws what is said here.
+    const auto& wanted = unit(number);
+    shard::make_absent(
+        wanted.partition->parameter(wanted.number).tensor,
+        no_memory_message(wanted));
+  }
   wanted_.notify_one();
 }
 

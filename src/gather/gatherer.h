@@ -14,6 +14,7 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -102,6 +103,7 @@ class Gatherer : private observe::OperatorListener {
   void fetch(Lock& lock, Unit& unit, std::byte* block);
   void copy(const Unit& unit) const;
   void show(const Unit& unit) const;
+  static std::string no_memory_message(const Unit& wanted);
   void drop(Unit& unit);
   bool drop_one(int64_t only_if_later_than);
   std::byte* make_room(int64_t bytes, int64_t only_if_later_than);

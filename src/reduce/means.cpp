@@ -80,6 +80,19 @@ int64_t Reducer::buffer_bytes() const {
   return slots_->bytes[static_cast<size_t>(group_->rank())];
 }
 
+int64_t Reducer::waiting_bytes() const {
+  const std::lock_guard lock(mutex_);
+  int64_t bytes = 0;
+  for_each_parameter([&](ParameterId id) {
+    const auto& grad =
+        partition(id.partition).parameter(id.number).tensor.grad();
+    if (grad.defined() && !full_gradients_) {
+      bytes += static_cast<int64_t>(grad.nbytes());
+    }
+  });
+  return bytes;
+}
+
 bool Reducer::has_unreduced_gradients() const {
   const std::lock_guard lock(mutex_);
   bool any = false;

@@ -87,7 +87,14 @@ class Reducer : private ExchangeHandler {
   // Of this round and the last: what had to be kept because ranks differ.
   int64_t spilled_bytes() const;
   int64_t buffer_bytes() const;
+  // Of full gradients that are kept where they were computed, to be reduced
+  // later.
+  int64_t waiting_bytes() const;
 
+  // Whether the round has had a pass.
+  bool has_reduced() const {
+    return num_passes_ > 0;
+  }
   // Between passes: whether gradients wait in the parameters.
   bool has_unreduced_gradients() const;
 

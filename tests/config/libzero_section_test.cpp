@@ -22,8 +22,8 @@ TEST(LibzeroSection, DefaultsAreThoseOfTheHeader) {
   EXPECT_TRUE(libzero.shared_memory);
   EXPECT_EQ(libzero.gather_budget.bytes, std::nullopt);
   EXPECT_EQ(libzero.gather_budget.share, 0.25);
-  EXPECT_EQ(libzero.timeout_seconds, 10);
-  EXPECT_EQ(libzero.progress_timeout_seconds, 1800);
+  EXPECT_EQ(libzero.timeout_seconds, std::nullopt);
+  EXPECT_EQ(libzero.progress_timeout_seconds, std::nullopt);
   EXPECT_EQ(libzero.on_peer_lost, LibzeroConfig::OnPeerLost::resume);
   EXPECT_EQ(libzero.accumulate, LibzeroConfig::Accumulate::shard);
   EXPECT_EQ(libzero.clip_norm_type, 2);

@@ -27,7 +27,7 @@ std::shared_ptr<Group> Group::form(std::shared_ptr<Membership> membership) {
           {.rank = id,
            .size = size,
            .purpose = "init",
-           .timeout_seconds = membership->settings().progress_timeout_seconds,
+           .timeout_seconds = membership->progress_timeout_seconds(),
            .gone = [&roster](int rank) { return roster.gone(rank); },
            .build = Segment::create,
            .failed_by_another = [&roster, id] { roster.note_victim(id); }})
@@ -82,8 +82,7 @@ Group::Group(
 Progress::Options Group::progress_options() {
   return {
       .rank = rank_,
-      .progress_timeout_seconds =
-          membership_->settings().progress_timeout_seconds,
+      .progress_timeout_seconds = membership_->progress_timeout_seconds(),
       .may_spin = membership_->roster().size() <= base::available_cores(),
       .lost_ranks = [this] { return lost_ranks(); },
       .epitaph = [this](int rank) { return epitaph(rank); },
@@ -101,7 +100,7 @@ Progress::Options Group::progress_options() {
 }
 
 CollectiveContext Group::context() {
-  return {segment_, rank_, membership_->settings().verify, next_piece_};
+  return {segment_, rank_, membership_->verifies(), next_piece_};
 }
 
 Group::~Group() {
@@ -281,7 +280,7 @@ std::shared_ptr<Group> Group::shrink() {
           {.rank = rank_,
            .size = size(),
            .purpose = "shrink",
-           .timeout_seconds = membership_->settings().progress_timeout_seconds,
+           .timeout_seconds = membership_->progress_timeout_seconds(),
            .gone = [this](int rank) { return gone(rank); },
            .build =
                [this](const std::vector<int>& ranks) {
