@@ -134,6 +134,10 @@ void EngineState::reduce_and_close() {
 }
 
 EngineState::Agreement EngineState::agree(bool joined) {
+  // Nobody updates before all have agreed, so nobody reads by then.
+  if (gatherer_) {
+    gatherer_->pause();
+  }
   const double p = config_.libzero.clip_norm_type;
   // Every element counts once, on the rank that has reduced it.
   const double own = reducer_->norm_power_sum();
@@ -153,9 +157,6 @@ EngineState::Agreement EngineState::agree(bool joined) {
 void EngineState::update_parameters(double norm) {
   if (!config_.zero_optimization.ignore_unused_parameters) {
     reducer_->check_all_have_gradients();
-  }
-  if (gatherer_) {
-    gatherer_->pause();
   }
   const double limit = config_.gradient_clipping;
   decision_ = {.gradient_factor = 1, .step = global_step_};
@@ -197,9 +198,6 @@ void EngineState::publish_parameters() {
     group_->traffic()->count(CommOp::all_gather, received);
   }
   buffers_->take();
-  if (gatherer_) {
-    gatherer_->resume();
-  }
   // A backward through a graph of before raises, as it does in torch.
   for (const auto* partition : trainable_) {
     for (int i = 0; i < partition->layout().num_parameters(); ++i) {
@@ -215,6 +213,9 @@ void EngineState::end_round() {
   update_->journal().begin(Phase::open, static_cast<uint64_t>(global_step_));
   reducer_->next_round();
   thawing_->next_round();
+  if (gatherer_) {
+    gatherer_->resume();
+  }
   micro_step_ = 0;
 }
 

@@ -65,6 +65,7 @@ std::function<void()> EngineState::gather(
     for (const auto& place : places) {
       lend_a_copy(place);
     }
+    barrier(); // everybody has read what rank 0 is about to change
   }
   return [this, tensors, places, access, alive = std::weak_ptr(alive_)] {
     if (alive.expired()) {
