@@ -10,15 +10,18 @@ else()
   add_subdirectory(/usr/src/googletest googletest EXCLUDE_FROM_ALL)
 endif()
 
-# Reading gtest and ATen takes several times as long as the rest of a test, so
-# they are read once. The option is for ccache.
+# Reading gtest and libtorch takes several times as long as the rest of a test, so
+# they are read once: ATen for most tests, all of libtorch for those in engine/,
+# which have modules. The option is for ccache.
 add_compile_options(-fpch-preprocess)
 file(CONFIGURE OUTPUT precompiled.cpp CONTENT "// Owns the header.\n")
-add_library(zero_test_precompiled OBJECT
-  "${CMAKE_CURRENT_BINARY_DIR}/precompiled.cpp")
-target_link_libraries(zero_test_precompiled PRIVATE zero GTest::gtest_main)
-target_precompile_headers(zero_test_precompiled PRIVATE
-  <gtest/gtest.h> <ATen/ATen.h>)
+foreach(what IN ITEMS ATen/ATen.h torch/torch.h)
+  get_filename_component(folder ${what} DIRECTORY)
+  set(target zero_test_precompiled_${folder})
+  add_library(${target} OBJECT "${CMAKE_CURRENT_BINARY_DIR}/precompiled.cpp")
+  target_link_libraries(${target} PRIVATE zero GTest::gtest_main)
+  target_precompile_headers(${target} PRIVATE <gtest/gtest.h> <${what}>)
+endforeach()
 
 # All that an asan or tsan build is for.
 add_custom_target(sanitize_tests DEPENDS zero_program)
@@ -56,7 +59,12 @@ function(zero_add_test file)
     "${PROJECT_SOURCE_DIR}/src" "${CMAKE_CURRENT_SOURCE_DIR}")
   target_link_libraries(${name} PRIVATE
     zero nlohmann_json::nlohmann_json GTest::gtest_main)
-  target_precompile_headers(${name} REUSE_FROM zero_test_precompiled)
+  if(file MATCHES "^engine/")
+    set(precompiled zero_test_precompiled_torch)
+  else()
+    set(precompiled zero_test_precompiled_ATen)
+  endif()
+  target_precompile_headers(${name} REUSE_FROM ${precompiled})
 
   if(arg_SANITIZE)
     list(APPEND arg_LABELS sanitize)

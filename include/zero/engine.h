@@ -141,9 +141,10 @@ class Engine {
       const std::vector<at::Tensor>& parameters,
       Access access = Access::read);
 
-  // The mean over the ranks of a parameter's gradient, between backward() and
-  // step(). Undefined if no rank has had one. Called by any rank at any time
-  // after all have left backward().
+  // The mean over the ranks of a parameter's gradient, between the last
+  // backward() of a round and step(). Undefined if no rank has had one. Any rank
+  // may call it, once all have left that backward() and while none has begun
+  // another.
   at::Tensor full_gradient(const at::Tensor& parameter) const;
 
   // Collective: rank 0 writes parameters and buffers under the module's own

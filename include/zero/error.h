@@ -36,7 +36,9 @@ class CommError : public Error {
 struct FailedOperation {
   int rank = -1;
   std::string operation; // "all_reduce"
-  int64_t sequence = -1; // how many collectives came before it, from 0
+  // Its number among the collectives, from 0. split() and window() consist of
+  // several.
+  int64_t sequence = -1;
 };
 
 // A rank's process is gone. Every later operation of the communicator throws

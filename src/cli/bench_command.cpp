@@ -3,6 +3,7 @@
 #include <zero/local.h>
 #include <zero/world.h>
 
+#include <cmath>
 #include <cstdlib>
 #include <iomanip>
 #include <iostream>
@@ -27,7 +28,8 @@ Each row: backend, operation, ranks, bytes of the full unsharded buffer, median
 seconds of the slowest rank, bytes over seconds. Each rank keeps to a core of its
 own, if there are enough. The rows of memcpy are plain
 copies that all ranks make at once, per rank. Operations take turns, so that all
-of them meet the same noise. Tensors are float32. They lie in windows, where ranks
+of them meet the same noise. Tensors are float32, of a size that divides among the
+ranks. They lie in windows, where ranks
 read each other's memory in place; --ordinary-memory measures any other tensor,
 which is copied once more on its way.)";
 
@@ -57,6 +59,26 @@ void print_row(const BenchRow& row, bool json) {
             << std::setw(12) << row.bytes << std::fixed << std::setprecision(2)
             << std::setw(14) << row.seconds * 1e6 << " us" << std::setw(9)
             << row.gigabytes_per_second() << " GB/s" << std::endl;
+}
+
+// CLI11's own checks name the largest number there is.
+std::string check_above_zero(const std::string& text) {
+  char* end = nullptr;
+  const double value = std::strtod(text.c_str(), &end);
+  const bool is_number = !text.empty() && *end == '\0' && std::isfinite(value);
+  return is_number && value > 0
+      ? ""
+      : c10::str("expected a number above 0, got \"", text, "\"");
+}
+
+std::string check_bytes(const std::string& text) {
+  char* end = nullptr;
+  const long long value = std::strtoll(text.c_str(), &end, 10);
+  const bool is_number = !text.empty() && *end == '\0' && value >= 0;
+  return is_number && value % 4 == 0
+      ? ""
+      : c10::str(
+            "expected bytes of float32, a multiple of 4, got \"", text, "\"");
 }
 
 // This program again, as each of the ranks.
@@ -157,11 +179,11 @@ void add_adam_command(CLI::App& bench, int& exit_code) {
           "--parameters",
           options->bench.numel,
           "How many, 100 million if not given")
-      ->check(CLI::PositiveNumber)
+      ->check(check_above_zero)
       ->type_name("N");
   command
       ->add_option("--rounds", options->bench.rounds, "Of each, 5 if not given")
-      ->check(CLI::PositiveNumber)
+      ->check(check_above_zero)
       ->type_name("N");
   command->add_flag("--json", options->json, "Print a JSON object per row");
   command->footer(
@@ -195,14 +217,14 @@ void add_bench_command(CLI::App& app, int& exit_code) {
       ->add_option(
           "--bytes", options->bench.bytes, "Sizes, separated by commas")
       ->delimiter(',')
-      ->check(CLI::NonNegativeNumber)
+      ->check(check_bytes)
       ->type_name("LIST");
   command
       ->add_option(
           "--seconds",
           options->bench.seconds_per_size,
           "How long to measure each size, 1 if not given")
-      ->check(CLI::PositiveNumber)
+      ->check(check_above_zero)
       ->type_name("SECONDS");
   command
       ->add_option(

@@ -68,6 +68,10 @@ std::vector<std::string> split_program(
   return program;
 }
 
+bool has_commands(const CLI::App& app) {
+  return !command_names(app).empty();
+}
+
 bool has_command(const CLI::App& app, const std::string& word) {
   return std::ranges::count(command_names(app), word) > 0;
 }

@@ -17,6 +17,7 @@ std::vector<std::string> split_program(
     const CLI::App& command,
     std::vector<std::string>& arguments);
 
+bool has_commands(const CLI::App& app);
 bool has_command(const CLI::App& app, const std::string& word);
 
 // The name of a command of the app that looks like `word`; empty if none does.

@@ -17,14 +17,19 @@ int complain(const std::string& message, int exit_code) {
   return exit_code;
 }
 
-std::string unknown_command(const CLI::App& app, const std::string& word) {
+std::string unknown_command(
+    const CLI::App& app,
+    const std::string& path,
+    const std::string& word) {
   const std::string similar = zero::cli::similar_command(app, word);
   return c10::str(
       "unknown command \"",
       word,
       "\"",
       similar.empty() ? "" : c10::str("; did you mean ", similar, "?"),
-      " (zero --help lists all)");
+      " (",
+      path,
+      " --help lists all)");
 }
 
 int run(std::vector<std::string> arguments) {
@@ -44,14 +49,23 @@ int run(std::vector<std::string> arguments) {
     std::cerr << app.help();
     return kUsageError;
   }
-  const std::string word = arguments[0];
-  const bool is_command = zero::cli::has_command(app, word);
-  if (!is_command && (!word.starts_with("-") || word == "--")) {
-    return complain(unknown_command(app, word), kUsageError);
+  const CLI::App* command = &app;
+  std::string path = "zero"; // and the commands that were given
+  for (const auto& word : arguments) {
+    if (zero::cli::has_command(*command, word)) {
+      command = command->get_subcommand(word);
+      path += " " + word;
+    } else if (
+        zero::cli::has_commands(*command) &&
+        (!word.starts_with("-") || word == "--")) {
+      return complain(unknown_command(*command, path, word), kUsageError);
+    } else {
+      break;
+    }
   }
-  if (word == "run") {
+  if (path == "zero run") {
     std::vector<std::string> rest(arguments.begin() + 1, arguments.end());
-    program = zero::cli::split_program(*app.get_subcommand(word), rest);
+    program = zero::cli::split_program(*command, rest);
     arguments.resize(1);
     arguments.insert(arguments.end(), rest.begin(), rest.end());
   }
@@ -64,11 +78,7 @@ int run(std::vector<std::string> arguments) {
     return app.exit(success);
   } catch (const CLI::ParseError& error) {
     return complain(
-        c10::str(
-            error.what(),
-            is_command ? " (see zero " + word : " (see zero",
-            " --help)"),
-        kUsageError);
+        c10::str(error.what(), " (see ", path, " --help)"), kUsageError);
   }
   return exit_code;
 }

@@ -36,14 +36,20 @@ void check_tensor(const Group& group, CommOp op, const at::Tensor& tensor) {
         tensor.device().str(),
         ". Fix: move it with .cpu()"));
   }
-  if (tensor.layout() != at::kStrided || !tensor.is_contiguous()) {
+  if (tensor.layout() != at::kStrided) {
+    throw ConfigError(c10::str(
+        prefix(group, op),
+        "expected a dense tensor, got one in the layout ",
+        tensor.layout(),
+        ". Fix: call .to_dense()"));
+  }
+  if (!tensor.is_contiguous()) {
     throw ConfigError(c10::str(
         prefix(group, op),
         "expected a contiguous tensor, got sizes ",
         tensor.sizes(),
-        tensor.layout() == at::kStrided
-            ? c10::str(" with strides ", tensor.strides())
-            : std::string(" in a sparse layout"),
+        " with strides ",
+        tensor.strides(),
         ". Fix: call .contiguous() and copy the result back"));
   }
   if (tensor.is_neg() || tensor._is_zerotensor()) {
@@ -100,7 +106,8 @@ void check_rank(const Group& group, CommOp op, int rank) {
         "rank ",
         rank,
         " is out of range: expected 0 to ",
-        group.size() - 1));
+        group.size() - 1,
+        ". Fix: use a rank of this communicator, not of the world"));
   }
 }
 
@@ -133,7 +140,7 @@ ChunkRange chunk_range(int64_t numel, int rank, int size) {
         size,
         " and ",
         numel,
-        " elements"));
+        " elements. Fix: pass rank() and size() of one communicator"));
   }
   const int64_t chunk = numel / size + (numel % size != 0 ? 1 : 0);
   const int64_t offset = std::min(numel, chunk * rank);

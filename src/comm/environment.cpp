@@ -147,20 +147,34 @@ double seconds(
     const char* variable,
     const std::optional<double>& given,
     double otherwise) {
-  double value = otherwise;
-  std::string text = std::to_string(given.value_or(otherwise));
+  // Less could not be told from a machine that is busy for a moment.
+  constexpr double kShortest = 0.01;
+  const auto makes_sense = [](double value) {
+    return std::isfinite(value) && value >= kShortest;
+  };
   if (given) {
-    value = *given;
-  } else if (const char* set = lookup(variable)) {
-    text = set;
-    char* end = nullptr;
-    value = std::strtod(set, &end);
-    if (end == set || *end != '\0') {
-      value = NAN;
+    if (!makes_sense(*given)) {
+      throw ConfigError(c10::str(
+          "InitOptions: a timeout of ",
+          *given,
+          ": expected a number of seconds from ",
+          kShortest,
+          ". Fix: correct the value"));
     }
+    return *given;
   }
-  if (!std::isfinite(value) || value <= 0) {
-    refuse(variable, text, "a number of seconds above 0", kSettingFix);
+  const char* set = lookup(variable);
+  if (set == nullptr) {
+    return otherwise;
+  }
+  char* end = nullptr;
+  const double value = std::strtod(set, &end);
+  if (end == set || *end != '\0' || !makes_sense(value)) {
+    refuse(
+        variable,
+        set,
+        c10::str("a number of seconds from ", kShortest),
+        kSettingFix);
   }
   return value;
 }

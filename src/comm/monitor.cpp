@@ -27,9 +27,13 @@ int pidfd_open(pid_t pid) {
 
 // The second way is for where the first one is forbidden: the process was there
 // a moment ago, since its pidfd has not become readable.
+// By number only where the other is forbidden: it is still there then, since
+// nobody but its parent has waited for it.
 bool kill_process(int pidfd, pid_t pid) {
-  return ::syscall(SYS_pidfd_send_signal, pidfd, SIGKILL, nullptr, 0) == 0 ||
-      ::kill(pid, SIGKILL) == 0;
+  if (::syscall(SYS_pidfd_send_signal, pidfd, SIGKILL, nullptr, 0) == 0) {
+    return true;
+  }
+  return (errno == EPERM || errno == ENOSYS) && ::kill(pid, SIGKILL) == 0;
 }
 
 } // namespace
@@ -43,7 +47,7 @@ Monitor::Monitor(Roster roster, int id, double timeout_seconds)
   if (!stop_.valid()) {
     throw IoError(base::system_message(
         "cannot start the heartbeat. Fix: raise the limit of open files "
-        "(ulimit -n)",
+        "(ulimit -n), or allow eventfd to this process",
         "eventfd",
         errno));
   }

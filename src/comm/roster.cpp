@@ -37,7 +37,7 @@ Roster Roster::create(int num_ranks) {
         num_ranks,
         " ranks: expected 1 to ",
         kMaxRanks,
-        ". Fix: ask for at least one rank"));
+        ". Fix: ask for a number between them"));
   }
   const size_t members = static_cast<size_t>(num_ranks) + 1;
   const size_t bytes =
@@ -97,8 +97,9 @@ void Roster::join(int id, bool verify) {
         id,
         " has already joined this world, as process ",
         nobody,
-        ". Fix: call zero::init() in one process per rank; a child process "
-        "does not inherit its parent's rank"));
+        ". Fix: call zero::init() in one process per rank, and keep its World "
+        "while it is needed: it can be joined once. A child process does not "
+        "inherit its parent's rank"));
   }
   member(id).verify = verify;
   auto expected = MemberState::absent;

@@ -100,7 +100,8 @@ void check_range(
         "window: rank ",
         rank,
         " is out of range: expected 0 to ",
-        state.size - 1));
+        state.size - 1,
+        ". Fix: use a rank of the communicator that made the window"));
   }
   const int64_t limit = state.bytes[static_cast<size_t>(rank)];
   if (offset < 0 || bytes < 0 || offset > limit || bytes > limit - offset) {
@@ -113,7 +114,8 @@ void check_range(
         " reach beyond the ",
         limit,
         " bytes of rank ",
-        rank));
+        rank,
+        ". Fix: read less, or have that rank ask for more"));
   }
 }
 

@@ -65,23 +65,39 @@ std::string problem_of(const Parameter& parameter) {
 
 // Memory of one parameter that another one has too.
 std::string overlap_of(const std::vector<Parameter>& parameters) {
-  std::map<const void*, const Parameter*> storages;
-  std::string problems;
+  struct Extent {
+    const std::byte* begin;
+    const std::byte* end;
+    const Parameter* parameter;
+  };
+  std::vector<Extent> extents;
   for (const auto& parameter : parameters) {
     const auto& tensor = parameter.tensor;
     if (tensor.numel() == 0 || !tensor.device().is_cpu() ||
         tensor.layout() != at::kStrided) {
       continue;
     }
-    const void* data = tensor.const_data_ptr();
-    const auto [other, is_new] = storages.emplace(data, &parameter);
-    if (!is_new) {
+    int64_t last = 0; // element, from the first one
+    for (int64_t i = 0; i < tensor.dim(); ++i) {
+      last += (tensor.size(i) - 1) * tensor.stride(i);
+    }
+    const auto* begin = static_cast<const std::byte*>(tensor.const_data_ptr());
+    const auto bytes = static_cast<int64_t>(tensor.element_size());
+    extents.push_back({begin, begin + (last + 1) * bytes, &parameter});
+  }
+  std::sort(extents.begin(), extents.end(), [](const auto& a, const auto& b) {
+    return a.begin < b.begin;
+  });
+  std::string problems;
+  for (size_t i = 1; i < extents.size(); ++i) {
+    if (extents[i].begin < extents[i - 1].end) {
       problems += c10::str(
           "\n  '",
-          parameter.name(),
+          extents[i].parameter->name(),
           "' shares memory with '",
-          other->second->name(),
-          "' without being the same tensor. Fix: register one tensor twice");
+          extents[i - 1].parameter->name(),
+          "' without being the same tensor. Fix: register one tensor twice, or "
+          "give each memory of its own");
     }
   }
   return problems;

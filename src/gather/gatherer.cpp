@@ -60,6 +60,10 @@ Gatherer::Gatherer(
       }
     }
   }
+  {
+    Lock lock(mutex_);
+    fetch_persistent(lock);
+  }
   thread_ = std::thread([this] { prefetch(); });
   observe::OperatorObserver::instance().watch(storages, this);
 }
@@ -273,6 +277,18 @@ void Gatherer::prefetch() {
   }
 }
 
+void Gatherer::fetch_persistent(Lock& lock) {
+  for (auto& each : units_) {
+    const bool persistent =
+        each.partition->layout().parameter(each.number).numel() <
+        options_.persistent_numel;
+    if (persistent && each.state == State::absent) {
+      ++each.num_pins; // for good
+      fetch(lock, each, slab_.allocate_apart(each.bytes));
+    }
+  }
+}
+
 void Gatherer::pause() {
   Lock lock(mutex_);
   paused_ = true;
@@ -292,15 +308,9 @@ void Gatherer::resume() {
   Lock lock(mutex_);
   order_.end_step();
   // What stayed because somebody reads it is brought up to date in its place.
-  for (auto& each : units_) {
-    const bool persistent =
-        each.partition->layout().parameter(each.number).numel() <
-        options_.persistent_numel;
+  for (const auto& each : units_) {
     if (each.state == State::present && each.bytes > 0) {
       copy(each);
-    } else if (persistent && each.state == State::absent) {
-      ++each.num_pins; // for good
-      fetch(lock, each, slab_.allocate_apart(each.bytes));
     }
   }
   paused_ = false;

@@ -101,6 +101,7 @@ class Gatherer : private observe::OperatorListener {
   void acquire(Lock& lock, int number);
   void release(int number);
   void fetch(Lock& lock, Unit& unit, std::byte* block);
+  void fetch_persistent(Lock& lock);
   void copy(const Unit& unit) const;
   void show(const Unit& unit) const;
   static std::string no_memory_message(const Unit& wanted);

@@ -94,7 +94,7 @@ OutputWriter::OutputWriter() : state_(std::make_shared<State>()) {
   if (!state_->event.valid()) {
     throw IoError(base::system_message(
         "cannot pass output on. Fix: raise the limit of open files "
-        "(ulimit -n)",
+        "(ulimit -n), or allow eventfd to this process",
         "eventfd",
         errno));
   }

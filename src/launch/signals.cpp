@@ -45,7 +45,7 @@ LaunchSignals::LaunchSignals() {
     restore();
     throw IoError(base::system_message(
         "cannot receive signals. Fix: raise the limit of open files "
-        "(ulimit -n)",
+        "(ulimit -n), or allow signalfd to this process",
         "signalfd",
         error));
   }

@@ -28,6 +28,10 @@ constexpr std::chrono::milliseconds kSettle(500);
 // script, gets a moment to finish its work.
 constexpr std::chrono::milliseconds kOrphanTime(500);
 
+// The front's death comes as SIGTERM, which whoever started it may have made us
+// ignore: so that it is looked for, too.
+constexpr int kFrontCheckMilliseconds = 500;
+
 // timeout(1) and others send a signal twice at once; a user takes longer.
 constexpr std::chrono::milliseconds kSecondRequest(250);
 
@@ -97,11 +101,11 @@ int Supervisor::run() {
 void Supervisor::step(std::optional<TimePoint> until) {
   auto descriptors = output_->descriptors();
   descriptors.push_back({signals_.fd(), POLLIN, 0});
-  int timeout = -1;
+  int timeout = kFrontCheckMilliseconds;
   if (until) {
     const auto left =
         std::chrono::ceil<std::chrono::milliseconds>(*until - Clock::now());
-    timeout = static_cast<int>(std::clamp<int64_t>(left.count(), 0, 60'000));
+    timeout = static_cast<int>(std::clamp<int64_t>(left.count(), 0, timeout));
   }
   if (::poll(descriptors.data(), descriptors.size(), timeout) > 0) {
     output_->handle(descriptors);

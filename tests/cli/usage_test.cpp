@@ -91,7 +91,8 @@ TEST(Usage, WithoutACommandTheHelpIsShown) {
 TEST(Usage, AMistypedCommandIsSuggested) {
   expect_complaints(
       {{{"rnu"}, {"\"rnu\"", "did you mean run?"}},
-       {{"docter"}, {"\"docter\"", "did you mean doctor?"}}});
+       {{"docter"}, {"\"docter\"", "did you mean doctor?"}},
+       {{"bench", "adm"}, {"\"adm\"", "did you mean adam?", "zero bench"}}});
 }
 
 TEST(Usage, AnotherWordIsNotTakenForACommand) {
@@ -105,6 +106,14 @@ TEST(Usage, UnknownOptionsAreNamed) {
       {{{"--bogus"}, {"--bogus", "zero --help"}},
        {{"run", "--bogus", "-n", "2", "true"}, {"--bogus"}},
        {{"doctor", "--bogus"}, {"--bogus"}}});
+}
+
+TEST(Usage, WhatCannotBeMeasuredIsRefused) {
+  expect_complaints(
+      {{{"bench", "collectives", "--bytes", "abc"},
+        {"multiple of 4", "\"abc\"", "zero bench collectives --help"}},
+       {{"bench", "collectives", "--bytes", "8,3"}, {"multiple of 4", "\"3\""}},
+       {{"bench", "collectives", "--seconds", "0"}, {"above 0", "\"0\""}}});
 }
 
 TEST(Usage, RunNeedsAProgramAndANumberOfRanks) {

@@ -88,7 +88,7 @@ TEST(BadInput, TensorsThatCannotBeCommunicated) {
         [&] {
           comm.all_reduce(at::ones({2, 2}).to_sparse()).wait();
         },
-        {"all_reduce", "sparse"});
+        {"all_reduce", "Sparse", ".to_dense()"});
     comm.barrier();
   });
 }

@@ -27,6 +27,31 @@ TEST_P(Misuse, ASecondShrinkGivesTheSameGroup) {
   });
 }
 
+// The handle of before may be all that a program has kept.
+TEST(MisuseProcesses, ShrinkingTheSameGroupAgainLeavesOutWhoWasLostSince) {
+  Processes ranks(3, [](World world) {
+    auto comm = world.communicator();
+    if (world.rank() == 2) {
+      ::_exit(0);
+    }
+    EXPECT_THROW(comm.barrier(), PeerLost);
+    auto two = comm.shrink();
+    EXPECT_EQ(two.size(), 2);
+    two.barrier();
+    if (two.rank() == 1) {
+      ::_exit(0);
+    }
+    EXPECT_THROW(two.barrier(), PeerLost);
+    auto one = comm.shrink();
+    EXPECT_EQ(one.size(), 1);
+    one.barrier();
+    world.shrink();
+    EXPECT_EQ(world.size(), 1);
+    world.barrier();
+  });
+  EXPECT_EQ(ranks.wait(0), 0);
+}
+
 TEST_P(Misuse, EverythingDroppedWithAnOperationUnderWay) {
   run_ranks(GetParam(), 2, [](World world) {
     for (int i = 0; i < 20; ++i) {

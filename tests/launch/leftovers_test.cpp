@@ -37,6 +37,18 @@ TEST_F(LeftoversTest, KillingTheFrontEndsAll) {
   EXPECT_TRUE(job.nothing_left());
 }
 
+// As in the background of a script: then the supervisor ignores it too, which
+// tells of the front's death otherwise.
+TEST_F(LeftoversTest, KillingTheFrontWhereSigtermIsIgnoredEndsAll) {
+  auto before = ::signal(SIGTERM, SIG_IGN);
+  Job job(zero_run(2, {"sleep", "1000"}));
+  ::signal(SIGTERM, before);
+  job.supervisor();
+  job.kill(SIGKILL);
+  EXPECT_EQ(job.wait(), -SIGKILL);
+  EXPECT_TRUE(job.nothing_left());
+}
+
 TEST_F(LeftoversTest, KillingTheSupervisorEndsAll) {
   Job job(zero_run(2, shell(std::string(kFamily) + "wait")));
   wait_for_families(job);

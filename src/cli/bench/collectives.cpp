@@ -70,10 +70,11 @@ void bench_collectives(
     const CollectivesBench& bench,
     const std::function<void(const BenchRow&)>& report) {
   Communicator comm = world.communicator();
-  for (const int64_t bytes : bench.bytes) {
-    // Rounded up so that it divides; the row says what was asked for.
+  for (const int64_t asked : bench.bytes) {
+    // Rounded up so that it divides among the ranks.
     const int64_t unit = int64_t{4} * comm.size();
-    const int64_t numel = (bytes + unit - 1) / unit * comm.size();
+    const int64_t numel = (asked + unit - 1) / unit * comm.size();
+    const int64_t bytes = 4 * numel;
     const auto make_tensor = [&] {
       return bench.ordinary_memory
           ? at::empty({numel})

@@ -268,7 +268,8 @@ std::shared_ptr<Group> Group::shrink() {
   check_process();
   const std::lock_guard lock(shrink_mutex_);
   if (successor_) {
-    return successor_;
+    // Ranks may have been lost since.
+    return successor_->lost_ranks().empty() ? successor_ : successor_->shrink();
   }
   progress_.abandon(c10::str(
       base::rank_prefix(rank_, size()),
