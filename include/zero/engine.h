@@ -142,9 +142,9 @@ class Engine {
       Access access = Access::read);
 
   // The mean over the ranks of a parameter's gradient, between the last
-  // backward() of a round and step(). Undefined if no rank has had one. Any rank
-  // may call it, once all have left that backward() and while none has begun
-  // another.
+  // backward() of a round and step(). Undefined if no rank has had one. Any
+  // rank may call it, once all have left that backward() and while none has
+  // begun another.
   at::Tensor full_gradient(const at::Tensor& parameter) const;
 
   // Collective: rank 0 writes parameters and buffers under the module's own

@@ -8,7 +8,7 @@ from repository import ROOT, files, finish
 
 # From the lowest on.
 LAYERS = (
-    "base comm config shard observe gather reduce optim engine checkpoint "
+    "base comm config shard observe gather optim reduce engine checkpoint "
     "launch data models tasks report cli"
 ).split()
 
