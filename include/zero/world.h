@@ -63,10 +63,9 @@ class World {
 // Joins the world this process was started in: by `zero run`, by
 // `torchrun --no-python` on one machine, or by nothing, as a world of 1.
 // Blocks until all its ranks have come. While a handle lives, further calls
-// return the same world; when the last one is gone, this rank has left, for
-// good. Throws: ConfigError if the environment is wrong, PeerLost or
-// CommTimeout if a rank does not come, IoError if the system gives no shared
-// memory.
+// return the same world. When the last one is gone this rank has left for good.
+// Throws: ConfigError if the environment is wrong, PeerLost or CommTimeout if a
+// rank does not come, IoError if the system gives no shared memory.
 World init(const InitOptions& options = {});
 
 } // namespace zero

@@ -13,18 +13,17 @@ using shard::Home;
 
 EngineState::Place EngineState::place_of(const at::Tensor& tensor) const {
   for (const auto& partition : partitions_) {
-    for (int i = 0; i < partition->layout().num_parameters(); ++i) {
-      if (!partition->parameter(i).tensor.is_same(tensor)) {
-        continue;
-      }
-      Place place{.partition = partition.get(), .number = i};
-      for (size_t index = 0; index < trainable_.size(); ++index) {
-        if (trainable_[index] == partition.get()) {
-          place.index = static_cast<int>(index);
-        }
-      }
-      return place;
+    const int number = partition->number_of(tensor);
+    if (number < 0) {
+      continue;
     }
+    Place place{.partition = partition.get(), .number = number};
+    for (size_t index = 0; index < trainable_.size(); ++index) {
+      if (trainable_[index] == partition.get()) {
+        place.index = static_cast<int>(index);
+      }
+    }
+    return place;
   }
   throw ConfigError(c10::str(
       base::rank_prefix(rank(), group_->size()),
@@ -36,10 +35,8 @@ EngineState::Place EngineState::place_of(const at::Tensor& tensor) const {
 
 bool EngineState::is_parameter(const at::Tensor& tensor) const {
   for (const auto& partition : partitions_) {
-    for (const auto& parameter : partition->parameters()) {
-      if (parameter.tensor.is_same(tensor)) {
-        return true;
-      }
+    if (partition->number_of(tensor) >= 0) {
+      return true;
     }
   }
   return false;

@@ -89,15 +89,19 @@ std::string overlap_of(const std::vector<Parameter>& parameters) {
     return a.begin < b.begin;
   });
   std::string problems;
-  for (size_t i = 1; i < extents.size(); ++i) {
-    if (extents[i].begin < extents[i - 1].end) {
+  const Extent* furthest = nullptr; // of those that begin earlier
+  for (const auto& extent : extents) {
+    if (furthest != nullptr && extent.begin < furthest->end) {
       problems += c10::str(
           "\n  '",
-          extents[i].parameter->name(),
+          extent.parameter->name(),
           "' shares memory with '",
-          extents[i - 1].parameter->name(),
+          furthest->parameter->name(),
           "' without being the same tensor. Fix: register one tensor twice, or "
           "give each memory of its own");
+    }
+    if (furthest == nullptr || extent.end > furthest->end) {
+      furthest = &extent;
     }
   }
   return problems;

@@ -1,5 +1,6 @@
 // Defines GradientFlags: which ranks have had a gradient for which parameter in
-// this round, in words of shared memory. Used by Reducer.
+// this round, in words of shared memory. Used by Reducer; and by the engine, to
+// tell which frozen parameters are to be trained.
 #pragma once
 
 #include <atomic>

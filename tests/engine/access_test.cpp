@@ -6,26 +6,13 @@
 #include <nlohmann/json.hpp>
 
 #include "comm/ranks.h"
+#include "engine/error_of.h"
 #include "engine/models.h"
 #include "engine/settings.h"
 #include "launch/job.h"
 
 namespace zero::test {
 namespace {
-
-template <class Call>
-std::string error_of(Call call) {
-  try {
-    call();
-  } catch (const std::exception& error) {
-    return error.what();
-  }
-  return "no error";
-}
-
-bool has(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
-}
 
 TEST(Access, WhatRankZeroWritesIsEverybodys) {
   for (const auto& setting : all_settings()) {

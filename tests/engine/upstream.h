@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "comm/ranks.h"
+#include "engine/error_of.h"
 #include "engine/oracle.h"
 #include "engine/settings.h"
 
@@ -16,20 +17,6 @@ namespace zero::test {
 
 using Accumulate = LibzeroConfig::Accumulate;
 using Tensors = std::vector<at::Tensor>;
-
-template <class Call>
-std::string error_of(Call call) {
-  try {
-    call();
-  } catch (const std::exception& error) {
-    return error.what();
-  }
-  return "no error";
-}
-
-inline bool has(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
-}
 
 // Gtest traces are a thread's own, so the ranks set theirs.
 inline void at_every_stage(
