@@ -18,12 +18,14 @@ if(ZERO_SANITIZE)
   add_link_options(${sanitize})
 endif()
 
+if(NOT DEFINED CMAKE_UNITY_BUILD)
+  set(CMAKE_UNITY_BUILD ON)
+endif()
+
 find_program(CCACHE_PROGRAM ccache)
 mark_as_advanced(CCACHE_PROGRAM)
 if(CCACHE_PROGRAM AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
-  # Without these it passes by what uses a precompiled header.
-  set(CMAKE_CXX_COMPILER_LAUNCHER "${CMAKE_COMMAND}" -E env
-      CCACHE_SLOPPINESS=pch_defines,time_macros "${CCACHE_PROGRAM}")
+  set(CMAKE_CXX_COMPILER_LAUNCHER "${CCACHE_PROGRAM}")
 endif()
 
 set(CMAKE_LINK_DEPENDS_NO_SHARED ON) # a new libzero needs no new programs
@@ -38,12 +40,15 @@ set(CMAKE_INSTALL_RPATH
 # zero_add_layer(<folder> SOURCES <file>... [DEPENDS <target>...])
 #
 # Compiles src/<folder> into the object library zero_<folder>. SOURCES are
-# relative to that folder; DEPENDS are the layers and libraries it uses.
+# relative to that folder; DEPENDS are the layers and libraries it uses. Several
+# files are compiled as one, because reading libtorch's headers takes several
+# times as long as the rest; the preset `dev` compiles each file by itself.
 function(zero_add_layer folder)
   cmake_parse_arguments(PARSE_ARGV 1 arg "" "" "SOURCES;DEPENDS")
   list(TRANSFORM arg_SOURCES PREPEND "${folder}/")
   add_library(zero_${folder} OBJECT ${arg_SOURCES})
-  set_target_properties(zero_${folder} PROPERTIES POSITION_INDEPENDENT_CODE ON)
+  set_target_properties(zero_${folder} PROPERTIES
+    POSITION_INDEPENDENT_CODE ON UNITY_BUILD_BATCH_SIZE 8)
   target_include_directories(zero_${folder} PUBLIC
     "${PROJECT_SOURCE_DIR}/src" "${PROJECT_SOURCE_DIR}/include")
   target_link_libraries(zero_${folder} PUBLIC

@@ -10,19 +10,8 @@ else()
   add_subdirectory(/usr/src/googletest googletest EXCLUDE_FROM_ALL)
 endif()
 
-# Reading gtest and libtorch takes several times as long as the rest of a test, so
-# they are read once: ATen for most tests, all of libtorch for those in engine/,
-# which have modules. The first option is for ccache, the second because tests are
-# compiled more often than they are run.
-add_compile_options(-fpch-preprocess -O1)
-file(CONFIGURE OUTPUT precompiled.cpp CONTENT "// Owns the header.\n")
-foreach(what IN ITEMS ATen/ATen.h torch/torch.h)
-  get_filename_component(folder ${what} DIRECTORY)
-  set(target zero_test_precompiled_${folder})
-  add_library(${target} OBJECT "${CMAKE_CURRENT_BINARY_DIR}/precompiled.cpp")
-  target_link_libraries(${target} PRIVATE zero GTest::gtest_main)
-  target_precompile_headers(${target} PRIVATE <gtest/gtest.h> <${what}>)
-endforeach()
+# Tests are compiled more often than they are run.
+add_compile_options(-O1)
 
 # All that an asan or tsan build is for.
 add_custom_target(sanitize_tests DEPENDS zero_program)
@@ -47,31 +36,36 @@ endif()
 
 # zero_add_test(<file> [LABELS <label>...] [SANITIZE] [TIMEOUT <seconds>])
 #
-# Makes one program and one test of a file: comm/all_reduce_test.cpp becomes
-# comm_all_reduce_test. SANITIZE marks tests that asan and tsan builds run.
+# Makes a test of a file: comm/all_reduce_test.cpp becomes comm_all_reduce_test.
+# The files of a folder are one program, comm_tests, because reading gtest and
+# libtorch takes longer than the rest of several tests. SANITIZE marks what asan
+# and tsan builds run; they have nothing else.
 function(zero_add_test file)
   cmake_parse_arguments(PARSE_ARGV 1 arg "SANITIZE" "TIMEOUT" "LABELS")
-  string(REGEX REPLACE "\\.cpp$" "" name "${file}")
-  string(REPLACE "/" "_" name "${name}")
-
-  add_executable(${name} ${file})
-  add_dependencies(${name} zero_program)
-  target_include_directories(${name} PRIVATE
-    "${PROJECT_SOURCE_DIR}/src" "${CMAKE_CURRENT_SOURCE_DIR}")
-  target_link_libraries(${name} PRIVATE
-    zero nlohmann_json::nlohmann_json GTest::gtest_main)
-  if(file MATCHES "^engine/")
-    set(precompiled zero_test_precompiled_torch)
-  else()
-    set(precompiled zero_test_precompiled_ATen)
-  endif()
-  target_precompile_headers(${name} REUSE_FROM ${precompiled})
-
   if(arg_SANITIZE)
     list(APPEND arg_LABELS sanitize)
-    add_dependencies(sanitize_tests ${name})
+  elseif(ZERO_SANITIZE)
+    return()
   endif()
-  add_test(NAME ${name} COMMAND ${zero_test_launcher} $<TARGET_FILE:${name}>)
+
+  get_filename_component(folder "${file}" DIRECTORY)
+  set(program ${folder}_tests)
+  if(NOT TARGET ${program})
+    add_executable(${program} main.cpp)
+    set_target_properties(${program} PROPERTIES UNITY_BUILD_BATCH_SIZE 8)
+    add_dependencies(${program} zero_program)
+    add_dependencies(sanitize_tests ${program})
+    target_include_directories(${program} PRIVATE
+      "${PROJECT_SOURCE_DIR}/src" "${CMAKE_CURRENT_SOURCE_DIR}")
+    target_link_libraries(${program} PRIVATE
+      zero nlohmann_json::nlohmann_json GTest::gtest)
+  endif()
+  target_sources(${program} PRIVATE ${file})
+
+  string(REGEX REPLACE "\\.cpp$" "" name "${file}")
+  string(REPLACE "/" "_" name "${name}")
+  add_test(NAME ${name}
+    COMMAND ${zero_test_launcher} $<TARGET_FILE:${program}> ${file})
   _zero_test_properties(${name})
   set_tests_properties(${name} PROPERTIES
     ENVIRONMENT "${zero_test_environment}")

@@ -1,8 +1,9 @@
-"""Checks src/ and include/ with clang-tidy, two files at a time on two cores.
+"""Checks src/ and include/ with clang-tidy: what is compiled as one file is
+checked as one, two at a time on two cores.
 
 Usage: check_tidy.py BUILD_FOLDER, which has compile_commands.json
 
-It takes seconds a file, so the build folder keeps what was clean: that is not
+It takes many seconds, so the build folder keeps what was clean: that is not
 checked again until it, or what it includes of libzero, changes.
 """
 
@@ -26,7 +27,7 @@ def with_includes(path, seen):
         return seen
     seen.add(path)
     for name in INCLUDE.findall(path.read_text()):
-        with_includes(ROOT / "src" / name, seen)
+        with_includes(ROOT / "src" / name, seen)  # or a whole path
         with_includes(ROOT / "include" / name, seen)
     return seen
 
@@ -41,7 +42,14 @@ def digest_of(entry):
 def check(entry):
     """What clang-tidy has to say about a file; nothing if it is clean."""
     result = subprocess.run(
-        [clang_tidy, "-p", build, "--quiet", entry["file"]],
+        [
+            clang_tidy,
+            f"--config-file={ROOT / '.clang-tidy'}",
+            "-p",
+            build,
+            "--quiet",
+            entry["file"],
+        ],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -52,7 +60,7 @@ def check(entry):
 
 
 clang_tidy = tool("clang-tidy")
-build = Path(sys.argv[1])
+build = Path(sys.argv[1]).resolve()
 cache = build / "clang-tidy.json"
 clean = set(json.loads(cache.read_text())) if cache.exists() else set()
 
@@ -60,6 +68,7 @@ entries = {
     digest_of(entry): entry
     for entry in json.loads((build / "compile_commands.json").read_text())
     if Path(entry["file"]).is_relative_to(ROOT / "src")
+    or Path(entry["file"]).is_relative_to(build / "src")
 }
 stale = [digest for digest in entries if digest not in clean]
 with ThreadPoolExecutor(os.cpu_count()) as pool:

@@ -21,7 +21,7 @@ namespace zero::cli {
 
 namespace {
 
-constexpr const char* kFooter = R"(Example:
+constexpr const char* kBenchFooter = R"(Example:
   zero bench collectives -n 2 --bytes 8,67108864 --json
 
 Each row: backend, operation, ranks, bytes of the full unsharded buffer, median
@@ -238,7 +238,7 @@ void add_bench_command(CLI::App& app, int& exit_code) {
       options->bench.ordinary_memory,
       "Measure tensors that are not in windows");
   command->add_flag("--json", options->json, "Print a JSON object per row");
-  command->footer(kFooter);
+  command->footer(kBenchFooter);
   command->callback(
       [&exit_code, options] { exit_code = run_collectives(*options); });
 }

@@ -10,7 +10,7 @@ namespace zero::cli {
 
 namespace {
 
-constexpr const char* kFooter = R"(Example:
+constexpr const char* kRunFooter = R"(Example:
   zero run -n 4 ./train --steps 100
 
 Every rank finds in its environment what zero::init() needs: ZERO_RANK,
@@ -78,7 +78,7 @@ void add_run_command(
           "The program; all that follows are its arguments")
       ->type_name("[ARGS...]")
       ->required();
-  command->footer(kFooter);
+  command->footer(kRunFooter);
   command->callback([&, options, on_loss, first_word] {
     options->command = program;
     exit_code = launch::run(*options);

@@ -6,18 +6,9 @@
 #include "base/cores.h"
 #include "base/error.h"
 #include "base/log.h"
+#include "comm/shm/patience.h"
 
 namespace zero::comm {
-
-namespace {
-
-// Note [Waiting] in shm/progress.cpp gives the reasons.
-constexpr int kYields = 200;
-constexpr int kCrowdedYields = 20;
-constexpr std::chrono::milliseconds kSleep(50);
-constexpr double kWarningSeconds = 10;
-
-} // namespace
 
 Watch::Watch(std::shared_ptr<Group> group)
     : group_(std::move(group)),

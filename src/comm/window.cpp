@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "base/alignment.h"
 #include "base/error.h"
 #include "base/log.h"
 #include "base/memory.h"
@@ -14,16 +15,7 @@ namespace zero {
 
 namespace comm {
 
-namespace {
-
-// Each rank's part begins on a page, so that reserving one touches no other.
-constexpr int64_t kPage = 4096;
-
-int64_t round_up(int64_t bytes) {
-  return (bytes + kPage - 1) / kPage * kPage;
-}
-
-} // namespace
+using base::kPage;
 
 std::shared_ptr<WindowState> make_window(
     const std::shared_ptr<Group>& group,
@@ -47,7 +39,8 @@ std::shared_ptr<WindowState> make_window(
           " bytes. Fix: ask for a size that is not negative and fits memory"));
     }
     state->offsets.push_back(total);
-    total += round_up(part);
+    // Parts begin on pages, so that reserving one touches no other.
+    total += base::round_up(part, kPage);
   }
   const auto own = static_cast<size_t>(group->rank());
   state->mapping = group->share(

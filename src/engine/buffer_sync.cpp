@@ -3,11 +3,11 @@
 #include <ATen/ops/from_blob.h>
 #include <c10/core/GradMode.h>
 
+#include "base/alignment.h"
+
 namespace zero::engine {
 
 namespace {
-
-constexpr int64_t kLine = 64;
 
 // Calls visit(buffer, its place in the window).
 template <class Visit>
@@ -19,7 +19,7 @@ int64_t for_each_place(
   for (const auto& buffer : buffers) {
     visit(buffer.tensor, window + offset);
     const auto bytes = static_cast<int64_t>(buffer.tensor.nbytes());
-    offset += (bytes + kLine - 1) / kLine * kLine;
+    offset += base::round_up(bytes, base::kCacheLine);
   }
   return offset;
 }

@@ -2,13 +2,10 @@
 
 #include <cstring>
 
+#include "base/alignment.h"
 #include "base/error.h"
 
 namespace zero::engine {
-
-namespace {
-constexpr int64_t kLine = 64;
-}
 
 struct Journal::Words {
   std::atomic<uint64_t> round;
@@ -17,16 +14,16 @@ struct Journal::Words {
 };
 
 Journal::Journal(const std::shared_ptr<comm::Group>& group, int64_t chunk_bytes)
-    : chunk_bytes_((chunk_bytes + kLine - 1) / kLine * kLine),
+    : chunk_bytes_(base::round_up(chunk_bytes, base::kCacheLine)),
       rank_(group->rank()),
-      window_(comm::make_window(group, kLine + 2 * chunk_bytes_)) {}
+      window_(comm::make_window(group, base::kCacheLine + 2 * chunk_bytes_)) {}
 
 Journal::Words& Journal::words(int rank) const {
   return *reinterpret_cast<Words*>(window_->data(rank));
 }
 
 std::byte* Journal::copy(int rank, int64_t number) const {
-  return window_->data(rank) + kLine + number % 2 * chunk_bytes_;
+  return window_->data(rank) + base::kCacheLine + number % 2 * chunk_bytes_;
 }
 
 void Journal::begin(Phase phase, uint64_t round) {

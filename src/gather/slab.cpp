@@ -5,21 +5,21 @@
 #include <algorithm>
 #include <cerrno>
 
+#include "base/alignment.h"
 #include "base/error.h"
 
 namespace zero::gather {
 
 namespace {
 
-constexpr int64_t kLine = 64;
-
-int64_t round_up(int64_t bytes) {
-  return std::max(kLine, (bytes + kLine - 1) / kLine * kLine);
+// At least one, so that no two pieces are at the same place.
+int64_t whole_lines(int64_t bytes) {
+  return std::max(base::kCacheLine, base::round_up(bytes, base::kCacheLine));
 }
 
 } // namespace
 
-Slab::Slab(int64_t capacity_bytes) : capacity_(round_up(capacity_bytes)) {
+Slab::Slab(int64_t capacity_bytes) : capacity_(whole_lines(capacity_bytes)) {
   void* memory = ::mmap(
       nullptr,
       static_cast<size_t>(capacity_),
@@ -44,7 +44,7 @@ Slab::~Slab() {
 }
 
 std::byte* Slab::allocate(int64_t bytes) {
-  const int64_t wanted = round_up(bytes);
+  const int64_t wanted = whole_lines(bytes);
   int64_t gap = 0;
   for (const auto& [offset, length] : used_) {
     if (offset - gap >= wanted) {
@@ -60,7 +60,7 @@ std::byte* Slab::allocate(int64_t bytes) {
 }
 
 std::byte* Slab::allocate_apart(int64_t bytes) {
-  const int64_t wanted = round_up(bytes);
+  const int64_t wanted = whole_lines(bytes);
   for (auto& block : apart_) {
     // One much larger would be missed by who needs it.
     if (!block.in_use && block.bytes >= wanted && block.bytes <= 2 * wanted) {

@@ -20,11 +20,6 @@ namespace {
 constexpr size_t kFullBytes = 1 << 20;
 constexpr size_t kWriteBytes = 1 << 16;
 
-struct Text {
-  Stream stream;
-  std::string bytes;
-};
-
 // 0, or the errno of the write that failed.
 int write_all(int fd, std::string_view bytes) {
   while (!bytes.empty()) {
@@ -45,6 +40,11 @@ int write_all(int fd, std::string_view bytes) {
 } // namespace
 
 struct OutputWriter::State {
+  struct Text {
+    Stream stream;
+    std::string bytes;
+  };
+
   base::UniqueFd event;
   mutable std::mutex mutex;
   std::condition_variable changed;

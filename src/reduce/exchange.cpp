@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <atomic>
 
+#include "base/alignment.h"
 #include "base/error.h"
 
 namespace zero::reduce {
@@ -16,20 +17,14 @@ constexpr uint64_t kFirstSlot = 2;
 constexpr int kWhatBits = 8;
 constexpr int kMaxSlots = 200;
 
-constexpr int64_t kLine = 64;
-
-int64_t round_up(int64_t bytes) {
-  return (bytes + kLine - 1) / kLine * kLine;
-}
-
 } // namespace
 
 // What one rank says of itself. Only that rank writes it, but for the bell.
 struct Exchange::RankWords {
-  alignas(kLine) comm::Doorbell bell;
+  alignas(base::kCacheLine) comm::Doorbell bell;
   // The pass it is in or has finished, the last one all of whose buckets it has
   // reduced, and the last round that it has closed.
-  alignas(kLine) std::atomic<uint64_t> pass;
+  alignas(base::kCacheLine) std::atomic<uint64_t> pass;
   std::atomic<uint64_t> reduced_pass;
   std::atomic<uint64_t> closed;
   // How far it has come: pass << 32 | 1 + the last bucket in the usual order.
@@ -48,9 +43,10 @@ struct Exchange::RankWords {
 };
 
 int64_t Exchange::control_bytes(int num_buckets) {
-  return round_up(
+  return base::round_up(
       static_cast<int64_t>(sizeof(RankWords)) +
-      num_buckets * static_cast<int64_t>(sizeof(RankWords::Bucket)));
+          num_buckets * static_cast<int64_t>(sizeof(RankWords::Bucket)),
+      base::kCacheLine);
 }
 
 int64_t Exchange::slots_bytes(int num_slots, int64_t slot_bytes) {

@@ -3,15 +3,12 @@
 #include <algorithm>
 #include <numeric>
 
+#include "base/alignment.h"
 #include "base/error.h"
 
 namespace zero::shard {
 
 namespace {
-
-int64_t round_up(int64_t value, int64_t unit) {
-  return (value + unit - 1) / unit * unit;
-}
 
 // The elements of a bucket that come before a rank's slice.
 int64_t slice_begin(int64_t bucket_numel, int rank, int num_ranks) {
@@ -30,7 +27,7 @@ Layout::Layout(const Options& options) : num_ranks_(options.num_ranks) {
   int64_t used = 0;
   for (const int64_t numel : options.numels) {
     parameters_.push_back({numel_, numel_ + numel});
-    numel_ += round_up(numel, kAlignment);
+    numel_ += base::round_up(numel, kAlignment);
     used += numel;
   }
   padding_ = numel_ - used;

@@ -4,16 +4,15 @@
 
 #include <cstring>
 
+#include "base/alignment.h"
 #include "base/error.h"
 
 namespace zero::shard {
 
 namespace {
 
-constexpr int64_t kPage = 4096;
-
-int64_t round_up(int64_t bytes) {
-  return (bytes + kPage - 1) / kPage * kPage;
+int64_t whole_pages(int64_t bytes) {
+  return base::round_up(bytes, base::kPage);
 }
 
 at::ScalarType state_type_of(at::ScalarType dtype) {
@@ -81,12 +80,12 @@ int64_t Partition::numel_at(Home home, int rank) const {
 Partition::Offsets Partition::offsets_of(int rank) const {
   Offsets offsets;
   offsets.gradients =
-      round_up(numel_at(parameter_home_, rank) * element_bytes_);
+      whole_pages(numel_at(parameter_home_, rank) * element_bytes_);
   offsets.states = offsets.gradients +
-      round_up(numel_at(gradient_home_, rank) * state_element_bytes_);
+      whole_pages(numel_at(gradient_home_, rank) * state_element_bytes_);
   offsets.total = offsets.states +
       options_.num_states *
-          round_up(numel_at(state_home_, rank) * state_element_bytes_);
+          whole_pages(numel_at(state_home_, rank) * state_element_bytes_);
   return offsets;
 }
 
@@ -131,7 +130,7 @@ std::byte* Partition::state_at(
     int64_t flat,
     int64_t in_shard) const {
   const int64_t each =
-      round_up(numel_at(state_home_, rank) * state_element_bytes_);
+      whole_pages(numel_at(state_home_, rank) * state_element_bytes_);
   return at(
       state_home_,
       rank,

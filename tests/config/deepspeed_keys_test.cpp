@@ -14,7 +14,7 @@
 namespace zero::config {
 namespace {
 
-using Kind = DeepSpeedKey::Kind;
+using KeyKind = DeepSpeedKey::Kind;
 
 struct Table {
   std::string name;
@@ -57,21 +57,21 @@ std::string config_with(
       table.after;
 }
 
-std::string as_json(Kind kind, const std::string& value) {
-  return kind == Kind::text ? "\"" + value + "\"" : value;
+std::string as_json(KeyKind kind, const std::string& value) {
+  return kind == KeyKind::text ? "\"" + value + "\"" : value;
 }
 
 // A legal value, and one of the wrong type.
-std::string legal_value(Kind kind) {
+std::string legal_value(KeyKind kind) {
   switch (kind) {
-    case Kind::boolean:
+    case KeyKind::boolean:
       return "true";
-    case Kind::count:
-    case Kind::integer:
+    case KeyKind::count:
+    case KeyKind::integer:
       return "5e8";
-    case Kind::text:
+    case KeyKind::text:
       return "\"text\"";
-    case Kind::texts:
+    case KeyKind::texts:
       return "[\"text\"]";
     default:
       return "{}";
@@ -82,7 +82,7 @@ TEST(DeepSpeedKeys, WhatIsIgnoredTakesAnyLegalValueAndNoOther) {
   int num_keys = 0;
   for (const Table& table : tables()) {
     for (const DeepSpeedKey& key : table.keys) {
-      const bool is_value = key.kind <= Kind::texts;
+      const bool is_value = key.kind <= KeyKind::texts;
       if (!is_value || !key.off.empty()) {
         continue;
       }
@@ -95,8 +95,8 @@ TEST(DeepSpeedKeys, WhatIsIgnoredTakesAnyLegalValueAndNoOther) {
       }
       EXPECT_TRUE(has_one_mistake(
           config_with(table, key, "{\"a\": 1}"), "got an object, expected"));
-      const std::string other = key.kind == Kind::text ? "3" : "\"text\"";
-      if (key.kind != Kind::texts) {
+      const std::string other = key.kind == KeyKind::text ? "3" : "\"text\"";
+      if (key.kind != KeyKind::texts) {
         EXPECT_TRUE(
             has_one_mistake(config_with(table, key, other), ", expected "));
       }
@@ -109,7 +109,7 @@ TEST(DeepSpeedKeys, WhatAsksForSomethingIsAcceptedOnlyWhereItDoesNot) {
   int num_keys = 0;
   for (const Table& table : tables()) {
     for (const DeepSpeedKey& key : table.keys) {
-      if (key.kind > Kind::anything || key.off.empty()) {
+      if (key.kind > KeyKind::anything || key.off.empty()) {
         continue;
       }
       ++num_keys;
@@ -133,14 +133,15 @@ TEST(DeepSpeedKeys, SwitchedSectionsAreAcceptedWhileTheyAreOff) {
   int num_keys = 0;
   for (const Table& table : tables()) {
     for (const DeepSpeedKey& key : table.keys) {
-      if (key.kind != Kind::switched) {
+      if (key.kind != KeyKind::switched) {
         continue;
       }
       ++num_keys;
       const bool is_text = key.off == "none";
       const std::string name = "\"" + std::string(key.switch_name) + "\": ";
       std::string off = "{" + name +
-          as_json(is_text ? Kind::text : Kind::boolean, std::string(key.off));
+          as_json(is_text ? KeyKind::text : KeyKind::boolean,
+                  std::string(key.off));
       for (const std::string& other : split(key.others)) {
         off += ", \"" + other + "\": 1";
       }
@@ -170,7 +171,7 @@ TEST(DeepSpeedKeys, RemovedKeysAreRefusedEvenIfTheyAreOff) {
   int num_keys = 0;
   for (const Table& table : tables()) {
     for (const DeepSpeedKey& key : table.keys) {
-      if (key.kind != Kind::removed) {
+      if (key.kind != KeyKind::removed) {
         continue;
       }
       ++num_keys;

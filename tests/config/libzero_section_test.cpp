@@ -9,16 +9,16 @@
 namespace zero::config {
 namespace {
 
-std::string with(const std::string& libzero) {
+std::string with_libzero(const std::string& libzero) {
   return "{\"libzero\": " + libzero + "}";
 }
 
-LibzeroConfig read(const std::string& libzero) {
-  return Config::from_json(with(libzero)).libzero;
+LibzeroConfig read_libzero(const std::string& libzero) {
+  return Config::from_json(with_libzero(libzero)).libzero;
 }
 
 TEST(LibzeroSection, DefaultsAreThoseOfTheHeader) {
-  const LibzeroConfig libzero = read("{}");
+  const LibzeroConfig libzero = read_libzero("{}");
   EXPECT_TRUE(libzero.shared_memory);
   EXPECT_EQ(libzero.gather_budget.bytes, std::nullopt);
   EXPECT_EQ(libzero.gather_budget.share, 0.25);
@@ -31,7 +31,7 @@ TEST(LibzeroSection, DefaultsAreThoseOfTheHeader) {
 }
 
 TEST(LibzeroSection, EveryKeyIsRead) {
-  const LibzeroConfig libzero = read(R"({
+  const LibzeroConfig libzero = read_libzero(R"({
       "shared_memory": false, "gather_budget": 1e6, "timeout_seconds": 2.5,
       "progress_timeout_seconds": 60, "on_peer_lost": "raise",
       "accumulate": "full", "clip_norm_type": "inf",
@@ -53,49 +53,54 @@ TEST(LibzeroSection, EveryKeyIsRead) {
 }
 
 TEST(LibzeroSection, TheBudgetIsBytesOrAShare) {
-  EXPECT_EQ(read(R"({"gather_budget": "50%"})").gather_budget.share, 0.5);
   EXPECT_EQ(
-      read(R"({"gather_budget": "50%"})").gather_budget.bytes, std::nullopt);
-  EXPECT_EQ(read(R"({"gather_budget": 0})").gather_budget.bytes, 0);
+      read_libzero(R"({"gather_budget": "50%"})").gather_budget.share, 0.5);
+  EXPECT_EQ(
+      read_libzero(R"({"gather_budget": "50%"})").gather_budget.bytes,
+      std::nullopt);
+  EXPECT_EQ(read_libzero(R"({"gather_budget": 0})").gather_budget.bytes, 0);
   for (const char* budget :
        {"\"25\"", "\"auto\"", "\"\"", "0.5", "true", "null", "[]", "\"-1%\""}) {
     EXPECT_TRUE(has_one_mistake(
-        with(std::string("{\"gather_budget\": ") + budget + "}"),
+        with_libzero(std::string("{\"gather_budget\": ") + budget + "}"),
         "a number of bytes, or a share such as \"25%\""));
   }
-  EXPECT_TRUE(has_one_mistake(with(R"({"gather_budget": -1})"), "at least 0"));
   EXPECT_TRUE(
-      has_one_mistake(with(R"({"gather_budget": "101%"})"), "\"100%\""));
+      has_one_mistake(with_libzero(R"({"gather_budget": -1})"), "at least 0"));
+  EXPECT_TRUE(has_one_mistake(
+      with_libzero(R"({"gather_budget": "101%"})"), "\"100%\""));
 }
 
 TEST(LibzeroSection, TheNormIsOneTwoOrInfinite) {
-  EXPECT_EQ(read(R"({"clip_norm_type": 1})").clip_norm_type, 1);
-  EXPECT_EQ(read(R"({"clip_norm_type": 2.0})").clip_norm_type, 2);
+  EXPECT_EQ(read_libzero(R"({"clip_norm_type": 1})").clip_norm_type, 1);
+  EXPECT_EQ(read_libzero(R"({"clip_norm_type": 2.0})").clip_norm_type, 2);
   for (const char* type : {"3", "0", "\"2\"", "null", "\"infinity\"", "1.5"}) {
     EXPECT_TRUE(has_one_mistake(
-        with(std::string("{\"clip_norm_type\": ") + type + "}"),
+        with_libzero(std::string("{\"clip_norm_type\": ") + type + "}"),
         "expected 1, 2 or \"inf\""));
   }
 }
 
 TEST(LibzeroSection, TimeoutsAreAboveZero) {
-  EXPECT_TRUE(has_one_mistake(with(R"({"timeout_seconds": 0})"), "above 0"));
   EXPECT_TRUE(
-      has_one_mistake(with(R"({"progress_timeout_seconds": -1})"), "above 0"));
+      has_one_mistake(with_libzero(R"({"timeout_seconds": 0})"), "above 0"));
+  EXPECT_TRUE(has_one_mistake(
+      with_libzero(R"({"progress_timeout_seconds": -1})"), "above 0"));
 }
 
 TEST(LibzeroSection, WordsAreChecked) {
   EXPECT_TRUE(has_one_mistake(
-      with(R"({"on_peer_lost": "resume"})"),
+      with_libzero(R"({"on_peer_lost": "resume"})"),
       "expected \"continue\" or \"raise\""));
   EXPECT_TRUE(has_one_mistake(
-      with(R"({"accumulate": "shards"})"), "did you mean \"shard\"?"));
-  EXPECT_TRUE(has_one_mistake(with(R"({"accumulate": true})"), "got true"));
+      with_libzero(R"({"accumulate": "shards"})"), "did you mean \"shard\"?"));
+  EXPECT_TRUE(
+      has_one_mistake(with_libzero(R"({"accumulate": true})"), "got true"));
 }
 
 TEST(LibzeroSection, ParameterGroupsAreChecked) {
   const auto groups = [](const std::string& list) {
-    return with("{\"parameter_groups\": " + list + "}");
+    return with_libzero("{\"parameter_groups\": " + list + "}");
   };
   EXPECT_TRUE(has_one_mistake(groups("{}"), "a list of objects"));
   EXPECT_TRUE(has_one_mistake(

@@ -7,9 +7,9 @@
 namespace zero::config {
 namespace {
 
-using Type = OptimizerConfig::Type;
+using OptimizerType = OptimizerConfig::Type;
 
-OptimizerConfig read(const std::string& optimizer) {
+OptimizerConfig read_optimizer(const std::string& optimizer) {
   return Config::from_json("{\"optimizer\": " + optimizer + "}").optimizer;
 }
 
@@ -20,8 +20,8 @@ testing::AssertionResult is_refused(
 }
 
 TEST(OptimizerSection, DefaultsAreDeepSpeeds) {
-  const OptimizerConfig adam = read(R"({"type": "Adam"})");
-  EXPECT_EQ(adam.type, Type::adam);
+  const OptimizerConfig adam = read_optimizer(R"({"type": "Adam"})");
+  EXPECT_EQ(adam.type, OptimizerType::adam);
   EXPECT_EQ(adam.lr, 1e-3);
   EXPECT_EQ(adam.weight_decay, 0);
   EXPECT_EQ(adam.betas[0], 0.9);
@@ -32,7 +32,7 @@ TEST(OptimizerSection, DefaultsAreDeepSpeeds) {
 }
 
 TEST(OptimizerSection, EveryParameterIsRead) {
-  const OptimizerConfig adam = read(R"({"type": "Adam", "params": {
+  const OptimizerConfig adam = read_optimizer(R"({"type": "Adam", "params": {
       "lr": 0.5, "betas": [0, 0.25], "eps": 1e-6, "weight_decay": 0.125,
       "bias_correction": false, "adam_w_mode": false}})");
   EXPECT_EQ(adam.lr, 0.5);
@@ -42,10 +42,10 @@ TEST(OptimizerSection, EveryParameterIsRead) {
   EXPECT_EQ(adam.weight_decay, 0.125);
   EXPECT_FALSE(adam.bias_correction);
   EXPECT_FALSE(adam.adam_w_mode);
-  const OptimizerConfig sgd = read(R"({"type": "SGD", "params": {
+  const OptimizerConfig sgd = read_optimizer(R"({"type": "SGD", "params": {
       "lr": 1, "momentum": 0.9, "dampening": 0, "nesterov": true,
       "weight_decay": 1}})");
-  EXPECT_EQ(sgd.type, Type::sgd);
+  EXPECT_EQ(sgd.type, OptimizerType::sgd);
   EXPECT_EQ(sgd.lr, 1);
   EXPECT_EQ(sgd.momentum, 0.9);
   EXPECT_EQ(sgd.dampening, 0);
@@ -54,19 +54,20 @@ TEST(OptimizerSection, EveryParameterIsRead) {
 }
 
 TEST(OptimizerSection, CaseOfTheNameDoesNotCount) {
-  EXPECT_EQ(read(R"({"type": "adam"})").type, Type::adam);
-  EXPECT_EQ(read(R"({"type": "ADAMW"})").type, Type::adam);
-  EXPECT_EQ(read(R"({"type": "sgd"})").type, Type::sgd);
+  EXPECT_EQ(read_optimizer(R"({"type": "adam"})").type, OptimizerType::adam);
+  EXPECT_EQ(read_optimizer(R"({"type": "ADAMW"})").type, OptimizerType::adam);
+  EXPECT_EQ(read_optimizer(R"({"type": "sgd"})").type, OptimizerType::sgd);
 }
 
 TEST(OptimizerSection, AdamWIsDecoupledWhateverTheModeSays) {
-  EXPECT_TRUE(read(R"({"type": "AdamW", "params": {"adam_w_mode": false}})")
-                  .adam_w_mode);
+  EXPECT_TRUE(
+      read_optimizer(R"({"type": "AdamW", "params": {"adam_w_mode": false}})")
+          .adam_w_mode);
 }
 
 TEST(OptimizerSection, TorchsAdamWBringsItsOwnWeightDecay) {
   const auto decay = [](const char* type, const char* params) {
-    return read(
+    return read_optimizer(
                std::string("{\"type\": \"") + type +
                "\", \"params\": " + params + "}")
         .weight_decay;
@@ -103,7 +104,7 @@ TEST(OptimizerSection, ClippingBelongsToTheTopLevel) {
 
 TEST(OptimizerSection, WhatChangesNothingIsAccepted) {
   EXPECT_EQ(
-      read(R"({"type": "Adam", "legacy_fusion": true, "params": {
+      read_optimizer(R"({"type": "Adam", "legacy_fusion": true, "params": {
           "torch_adam": true, "fused": true, "foreach": null, "amsgrad": false,
           "set_grad_none": false, "maximize": false, "weight_decay": 0.5}})")
           .weight_decay,

@@ -10,7 +10,7 @@
 namespace zero::config {
 namespace {
 
-using Kind = JsonValue::Kind;
+using JsonKind = JsonValue::Kind;
 
 JsonValue parse(std::string_view text) {
   Report report("zero.json");
@@ -32,15 +32,15 @@ TEST(ParseJson, EveryKindOfValueIsKept) {
   const JsonValue root = parse(
       R"({"a": null, "b": true, "c": -3, "d": 5e8, "e": "x", "f": [1, {}],
           "g": 18446744073709551615})");
-  EXPECT_EQ(root.find("a")->kind, Kind::null);
+  EXPECT_EQ(root.find("a")->kind, JsonKind::null);
   EXPECT_EQ(root.find("b")->boolean, true);
   EXPECT_EQ(root.find("c")->integer, -3);
   EXPECT_EQ(root.find("c")->number, -3.0);
-  EXPECT_EQ(root.find("d")->kind, Kind::number);
+  EXPECT_EQ(root.find("d")->kind, JsonKind::number);
   EXPECT_EQ(root.find("d")->number, 5e8);
   EXPECT_EQ(root.find("e")->text, "x");
   EXPECT_EQ(root.find("f")->elements.size(), 2U);
-  EXPECT_EQ(root.find("g")->kind, Kind::number); // does not fit in 63 bits
+  EXPECT_EQ(root.find("g")->kind, JsonKind::number); // does not fit in 63 bits
   EXPECT_EQ(root.find("h"), nullptr);
 }
 

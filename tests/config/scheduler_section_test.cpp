@@ -7,29 +7,31 @@
 namespace zero::config {
 namespace {
 
-using Type = SchedulerConfig::Type;
+using SchedulerType = SchedulerConfig::Type;
 
 std::string of_type(const std::string& type, const std::string& params) {
   return "{\"scheduler\": {\"type\": \"" + type + "\", \"params\": " + params +
       "}}";
 }
 
-SchedulerConfig read(const std::string& type, const std::string& params) {
+SchedulerConfig read_scheduler(
+    const std::string& type,
+    const std::string& params) {
   return Config::from_json(of_type(type, params)).scheduler;
 }
 
 TEST(SchedulerSection, WithoutItThereIsNone) {
-  EXPECT_EQ(Config::from_json("{}").scheduler.type, Type::none);
+  EXPECT_EQ(Config::from_json("{}").scheduler.type, SchedulerType::none);
 }
 
 TEST(SchedulerSection, RangeTestIsRead) {
-  const SchedulerConfig defaults = read("LRRangeTest", "{}");
-  EXPECT_EQ(defaults.type, Type::lr_range_test);
+  const SchedulerConfig defaults = read_scheduler("LRRangeTest", "{}");
+  EXPECT_EQ(defaults.type, SchedulerType::lr_range_test);
   EXPECT_EQ(defaults.lr_range_test_min_lr, 1e-3);
   EXPECT_EQ(defaults.lr_range_test_step_size, 2000);
   EXPECT_EQ(defaults.lr_range_test_step_rate, 1);
   EXPECT_FALSE(defaults.lr_range_test_staircase);
-  const SchedulerConfig set = read("LRRangeTest", R"({
+  const SchedulerConfig set = read_scheduler("LRRangeTest", R"({
       "lr_range_test_min_lr": 0.5, "lr_range_test_step_size": 3,
       "lr_range_test_step_rate": 2, "lr_range_test_staircase": true})");
   EXPECT_EQ(set.lr_range_test_min_lr, 0.5);
@@ -40,15 +42,15 @@ TEST(SchedulerSection, RangeTestIsRead) {
 
 TEST(SchedulerSection, OneCycleIsRead) {
   const SchedulerConfig defaults =
-      read("OneCycle", R"({"cycle_min_lr": 0.1, "cycle_max_lr": 1})");
-  EXPECT_EQ(defaults.type, Type::one_cycle);
+      read_scheduler("OneCycle", R"({"cycle_min_lr": 0.1, "cycle_max_lr": 1})");
+  EXPECT_EQ(defaults.type, SchedulerType::one_cycle);
   EXPECT_EQ(defaults.cycle_first_step_size, 2000);
   EXPECT_EQ(defaults.cycle_second_step_size, std::nullopt);
   EXPECT_EQ(defaults.cycle_second_stair_count, std::nullopt);
   EXPECT_TRUE(defaults.cycle_momentum);
   EXPECT_EQ(defaults.cycle_min_mom, 0.8);
   EXPECT_EQ(defaults.cycle_max_mom, 0.9);
-  const SchedulerConfig set = read("OneCycle", R"({
+  const SchedulerConfig set = read_scheduler("OneCycle", R"({
       "cycle_min_lr": 0.25, "cycle_max_lr": 0.5, "decay_lr_rate": 0.125,
       "cycle_first_step_size": 1e3, "cycle_second_step_size": 7,
       "cycle_first_stair_count": 2, "cycle_second_stair_count": 0,
@@ -69,13 +71,13 @@ TEST(SchedulerSection, OneCycleIsRead) {
 }
 
 TEST(SchedulerSection, WarmupIsRead) {
-  const SchedulerConfig defaults = read("WarmupLR", "{}");
-  EXPECT_EQ(defaults.type, Type::warmup_lr);
+  const SchedulerConfig defaults = read_scheduler("WarmupLR", "{}");
+  EXPECT_EQ(defaults.type, SchedulerType::warmup_lr);
   EXPECT_EQ(defaults.warmup_min_lr, 0);
   EXPECT_EQ(defaults.warmup_max_lr, std::nullopt);
   EXPECT_EQ(defaults.warmup_num_steps, 1000);
   EXPECT_EQ(defaults.warmup_type, SchedulerConfig::Warmup::log);
-  const SchedulerConfig set = read("WarmupLR", R"({
+  const SchedulerConfig set = read_scheduler("WarmupLR", R"({
       "warmup_min_lr": 0.1, "warmup_max_lr": 0.2, "warmup_num_steps": 5,
       "warmup_type": "linear"})");
   EXPECT_EQ(set.warmup_min_lr, 0.1);
@@ -86,20 +88,21 @@ TEST(SchedulerSection, WarmupIsRead) {
 
 TEST(SchedulerSection, OnlyWarmupDecayHasAHighestRateOfItsOwn) {
   const char* params = R"({"total_num_steps": 10})";
-  EXPECT_EQ(read("WarmupDecayLR", params).warmup_max_lr, 0.001);
+  EXPECT_EQ(read_scheduler("WarmupDecayLR", params).warmup_max_lr, 0.001);
   EXPECT_EQ(
-      read("WarmupDecayLR", R"({"total_num_steps": 9, "warmup_max_lr": null})")
+      read_scheduler(
+          "WarmupDecayLR", R"({"total_num_steps": 9, "warmup_max_lr": null})")
           .warmup_max_lr,
       std::nullopt);
 }
 
 TEST(SchedulerSection, WarmupCosineIsRead) {
   const SchedulerConfig defaults =
-      read("WarmupCosineLR", R"({"total_num_steps": 10})");
+      read_scheduler("WarmupCosineLR", R"({"total_num_steps": 10})");
   EXPECT_EQ(defaults.total_num_steps, 10);
   EXPECT_EQ(defaults.warmup_min_ratio, 0);
   EXPECT_EQ(defaults.cos_min_ratio, 1e-4);
-  const SchedulerConfig set = read("WarmupCosineLR", R"({
+  const SchedulerConfig set = read_scheduler("WarmupCosineLR", R"({
       "total_num_steps": 10, "warmup_min_ratio": 0.5, "cos_min_ratio": 0.25,
       "warmup_num_steps": 2, "warmup_type": "linear"})");
   EXPECT_EQ(set.warmup_min_ratio, 0.5);

@@ -7,16 +7,16 @@
 namespace zero::config {
 namespace {
 
-std::string with(const std::string& zero) {
+std::string with_zero(const std::string& zero) {
   return "{\"zero_optimization\": " + zero + "}";
 }
 
-ZeroOptimizationConfig read(const std::string& zero) {
-  return Config::from_json(with(zero)).zero_optimization;
+ZeroOptimizationConfig read_zero(const std::string& zero) {
+  return Config::from_json(with_zero(zero)).zero_optimization;
 }
 
 TEST(ZeroOptimizationSection, EveryKeyIsRead) {
-  const ZeroOptimizationConfig zero = read(R"({
+  const ZeroOptimizationConfig zero = read_zero(R"({
       "stage": 3, "reduce_bucket_size": 5e8, "overlap_comm": false,
       "stage3_prefetch_bucket_size": 1, "stage3_max_live_parameters": 3,
       "stage3_param_persistence_threshold": 2,
@@ -31,27 +31,28 @@ TEST(ZeroOptimizationSection, EveryKeyIsRead) {
 }
 
 TEST(ZeroOptimizationSection, TrueIsStageOne) {
-  EXPECT_EQ(read("true").stage, 1);
-  EXPECT_EQ(read("false").stage, 0);
+  EXPECT_EQ(read_zero("true").stage, 1);
+  EXPECT_EQ(read_zero("false").stage, 0);
   EXPECT_EQ(Config::from_json("{}").zero_optimization.stage, 0);
 }
 
 TEST(ZeroOptimizationSection, NamesWithoutTheirPrefixAreTakenToo) {
-  const ZeroOptimizationConfig zero = read(R"({
+  const ZeroOptimizationConfig zero = read_zero(R"({
       "prefetch_bucket_size": 1, "param_persistence_threshold": 2,
       "max_live_parameters": 3})");
   EXPECT_EQ(zero.stage3_prefetch_bucket_size, 1);
   EXPECT_EQ(zero.stage3_param_persistence_threshold, 2);
   EXPECT_EQ(zero.stage3_max_live_parameters, 3);
   EXPECT_TRUE(has_one_mistake(
-      with(R"({"prefetch_bucket_size": 1, "stage3_prefetch_bucket_size": 1})"),
+      with_zero(
+          R"({"prefetch_bucket_size": 1, "stage3_prefetch_bucket_size": 1})"),
       "given as stage3_prefetch_bucket_size too"));
   EXPECT_TRUE(has_one_mistake(
-      with("{\n\"prefetch_bucket_size\": -1}"), "zero.json:2: zero_opt"));
+      with_zero("{\n\"prefetch_bucket_size\": -1}"), "zero.json:2: zero_opt"));
 }
 
 TEST(ZeroOptimizationSection, AutoAndNullLeaveTheDefaults) {
-  const ZeroOptimizationConfig zero = read(R"({
+  const ZeroOptimizationConfig zero = read_zero(R"({
       "stage": 3, "reduce_bucket_size": "auto", "overlap_comm": null,
       "stage3_prefetch_bucket_size": "auto",
       "stage3_param_persistence_threshold": "auto",
@@ -66,63 +67,68 @@ TEST(ZeroOptimizationSection, AutoAndNullLeaveTheDefaults) {
 }
 
 TEST(ZeroOptimizationSection, TheStageIsNotGuessed) {
-  EXPECT_TRUE(has_one_mistake(with(R"({"stage": "auto"})"), "\"auto\""));
-  EXPECT_TRUE(has_one_mistake(with(R"({"stage": null})"), "got null"));
-  EXPECT_TRUE(has_one_mistake(with(R"({"stage": 4})"), "from 0 to 3"));
-  EXPECT_TRUE(has_one_mistake(with(R"({"stage": -1})"), "from 0 to 3"));
-  EXPECT_TRUE(has_one_mistake(with(R"({"stage": 1.5})"), "a whole number"));
-  EXPECT_TRUE(has_one_mistake(with(R"({"stage": true})"), "a whole number"));
-  EXPECT_TRUE(has_one_mistake(with(R"({"stage": "2"})"), "remove the quotes"));
-  EXPECT_TRUE(has_one_mistake(with(R"({"stage": 1e15})"), "of 32 bits"));
-  EXPECT_TRUE(has_one_mistake(with(R"({"stage": 1e30})"), "of 64 bits"));
+  EXPECT_TRUE(has_one_mistake(with_zero(R"({"stage": "auto"})"), "\"auto\""));
+  EXPECT_TRUE(has_one_mistake(with_zero(R"({"stage": null})"), "got null"));
+  EXPECT_TRUE(has_one_mistake(with_zero(R"({"stage": 4})"), "from 0 to 3"));
+  EXPECT_TRUE(has_one_mistake(with_zero(R"({"stage": -1})"), "from 0 to 3"));
+  EXPECT_TRUE(
+      has_one_mistake(with_zero(R"({"stage": 1.5})"), "a whole number"));
+  EXPECT_TRUE(
+      has_one_mistake(with_zero(R"({"stage": true})"), "a whole number"));
+  EXPECT_TRUE(
+      has_one_mistake(with_zero(R"({"stage": "2"})"), "remove the quotes"));
+  EXPECT_TRUE(has_one_mistake(with_zero(R"({"stage": 1e15})"), "of 32 bits"));
+  EXPECT_TRUE(has_one_mistake(with_zero(R"({"stage": 1e30})"), "of 64 bits"));
 }
 
 TEST(ZeroOptimizationSection, OtherFormsAreRefused) {
-  EXPECT_TRUE(has_one_mistake(with("2"), "got 2, expected an object"));
-  EXPECT_TRUE(has_one_mistake(with("[]"), "expected an object"));
-  EXPECT_TRUE(has_one_mistake(with("\"auto\""), "expected an object"));
-  EXPECT_TRUE(has_one_mistake(with("null"), "expected an object"));
+  EXPECT_TRUE(has_one_mistake(with_zero("2"), "got 2, expected an object"));
+  EXPECT_TRUE(has_one_mistake(with_zero("[]"), "expected an object"));
+  EXPECT_TRUE(has_one_mistake(with_zero("\"auto\""), "expected an object"));
+  EXPECT_TRUE(has_one_mistake(with_zero("null"), "expected an object"));
 }
 
 TEST(ZeroOptimizationSection, SizesThatMakeNoSenseAreRefused) {
   EXPECT_TRUE(
-      has_one_mistake(with(R"({"reduce_bucket_size": 0})"), "at least 1"));
+      has_one_mistake(with_zero(R"({"reduce_bucket_size": 0})"), "at least 1"));
   EXPECT_TRUE(has_one_mistake(
-      with(R"({"reduce_bucket_size": 99999999999999999999})"), "64 bits"));
+      with_zero(R"({"reduce_bucket_size": 99999999999999999999})"), "64 bits"));
   EXPECT_TRUE(has_one_mistake(
-      with(R"({"stage3_max_live_parameters": -1})"), "at least 0"));
-  EXPECT_TRUE(
-      has_one_mistake(with(R"({"allgather_bucket_size": -1})"), "at least 0"));
+      with_zero(R"({"stage3_max_live_parameters": -1})"), "at least 0"));
+  EXPECT_TRUE(has_one_mistake(
+      with_zero(R"({"allgather_bucket_size": -1})"), "at least 0"));
 }
 
 TEST(ZeroOptimizationSection, OffloadIsRefusedUnlessItIsOff) {
   for (const char* key : {"offload_param", "offload_optimizer"}) {
     const std::string name = std::string("{\"") + key + "\": ";
-    EXPECT_TRUE(has_no_mistake(with(name + "null}")));
-    EXPECT_TRUE(has_no_mistake(with(name + "{}}")));
-    EXPECT_TRUE(has_no_mistake(with(name + R"({"device": "none"}})")));
+    EXPECT_TRUE(has_no_mistake(with_zero(name + "null}")));
+    EXPECT_TRUE(has_no_mistake(with_zero(name + "{}}")));
+    EXPECT_TRUE(has_no_mistake(with_zero(name + R"({"device": "none"}})")));
     EXPECT_TRUE(has_no_mistake(
-        with(name + R"({"device": "none", "pin_memory": true}})")));
+        with_zero(name + R"({"device": "none", "pin_memory": true}})")));
     EXPECT_TRUE(has_one_mistake(
-        with(name + R"({"device": "cpu"}})"),
+        with_zero(name + R"({"device": "cpu"}})"),
         std::string("DeepSpeed's ") + key + " is not supported yet"));
-    EXPECT_TRUE(has_one_mistake(with(name + R"({"device": 3}})"), "a text"));
+    EXPECT_TRUE(
+        has_one_mistake(with_zero(name + R"({"device": 3}})"), "a text"));
     EXPECT_TRUE(has_one_mistake(
-        with(name + R"({"pin_memroy": true}})"), "did you mean pin_memory?"));
+        with_zero(name + R"({"pin_memroy": true}})"),
+        "did you mean pin_memory?"));
   }
-  EXPECT_TRUE(has_no_mistake(with(R"({"cpu_offload": false})")));
+  EXPECT_TRUE(has_no_mistake(with_zero(R"({"cpu_offload": false})")));
   EXPECT_TRUE(
-      has_one_mistake(with(R"({"cpu_offload": true})"), "expected fal"));
+      has_one_mistake(with_zero(R"({"cpu_offload": true})"), "expected fal"));
 }
 
 TEST(ZeroOptimizationSection, ACapOnPersistenceIsRefusedWhereItWouldMatter) {
-  EXPECT_TRUE(
-      has_no_mistake(with(R"({"stage3_model_persistence_threshold": 5})")));
   EXPECT_TRUE(has_no_mistake(
-      with(R"({"stage3_model_persistence_threshold": 9223372036854775807,
+      with_zero(R"({"stage3_model_persistence_threshold": 5})")));
+  EXPECT_TRUE(has_no_mistake(
+      with_zero(R"({"stage3_model_persistence_threshold": 9223372036854775807,
                "stage3_param_persistence_threshold": 100})")));
   EXPECT_TRUE(has_one_mistake(
-      with(R"({"stage3_model_persistence_threshold": 5,
+      with_zero(R"({"stage3_model_persistence_threshold": 5,
                "stage3_param_persistence_threshold": 100})"),
       "a cap on persistent parameters"));
 }
@@ -133,7 +139,7 @@ TEST(ZeroOptimizationSection, WhatDeepSpeedRemovedIsRefusedByName) {
         "mics_hierarchical_params_gather",
         "zeropp_loco_param"}) {
     EXPECT_TRUE(has_one_mistake(
-        with(std::string("{\"") + key + "\": null}"),
+        with_zero(std::string("{\"") + key + "\": null}"),
         std::string(key) + ": removed from DeepSpeed"));
   }
 }

@@ -15,8 +15,8 @@
 namespace zero::test {
 namespace {
 
-constexpr int kRanks = 3;
-constexpr int kSteps = 3;
+constexpr int kDelayedRanks = 3;
+constexpr int kDelayedSteps = 3;
 
 // How many delays of 100 ms are left, for all threads together.
 std::atomic<int> delays_left = 0;
@@ -64,7 +64,7 @@ std::pair<std::vector<double>, std::vector<at::Tensor>> train(
                                 .scopes({at::RecordScope::FUNCTION}));
   std::vector<double> numbers;
   std::vector<at::Tensor> parameters;
-  run_threads(kRanks, [&](World world) {
+  run_threads(kDelayedRanks, [&](World world) {
     Config config = plain_config(setting);
     config.optimizer.type = OptimizerConfig::Type::adam;
     config.optimizer.lr = 0.01;
@@ -80,7 +80,7 @@ std::pair<std::vector<double>, std::vector<at::Tensor>> train(
         model.module,
         config,
         std::make_shared<SlowAdam>(config.optimizer));
-    for (uint64_t step = 0; step < kSteps; ++step) {
+    for (uint64_t step = 0; step < kDelayedSteps; ++step) {
       const auto loss =
           model.loss(10 * step + static_cast<uint64_t>(world.rank()));
       engine.backward(loss);

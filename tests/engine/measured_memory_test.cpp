@@ -13,7 +13,7 @@
 namespace zero::test {
 namespace {
 
-constexpr int kRanks = 2;
+constexpr int kMeasuredRanks = 2;
 constexpr double kMega = 1e6;
 
 struct Sums {
@@ -41,12 +41,12 @@ int64_t total(const MemoryAccount& account) {
 Sums memory_of(const Setting& setting) {
   auto* results = static_cast<Sums*>(::mmap(
       nullptr,
-      kRanks * sizeof(Sums),
+      kMeasuredRanks * sizeof(Sums),
       PROT_READ | PROT_WRITE,
       MAP_SHARED | MAP_ANONYMOUS,
       -1,
       0));
-  run_ranks(Backend::shm, kRanks, [&](World world) {
+  run_ranks(Backend::shm, kMeasuredRanks, [&](World world) {
     torch::nn::Sequential net;
     for (int i = 0; i < 6; ++i) {
       net->push_back(torch::nn::Linear(1536, 1536));
@@ -69,11 +69,11 @@ Sums memory_of(const Setting& setting) {
     world.barrier();
   });
   Sums sums;
-  for (int rank = 0; rank < kRanks; ++rank) {
+  for (int rank = 0; rank < kMeasuredRanks; ++rank) {
     sums.account += results[rank].account;
     sums.measured += results[rank].measured;
   }
-  ::munmap(results, kRanks * sizeof(Sums));
+  ::munmap(results, kMeasuredRanks * sizeof(Sums));
   return sums;
 }
 

@@ -11,7 +11,7 @@
 namespace zero::test {
 namespace {
 
-constexpr int kSteps = 10;
+constexpr int kParitySteps = 10;
 
 struct Case {
   std::string model;
@@ -41,7 +41,7 @@ const Curve& oracle(const std::string& model, int ranks, const Config& config) {
   const auto key =
       c10::str(model, " ", ranks, " ", static_cast<int>(config.optimizer.type));
   if (!known.contains(key)) {
-    known[key] = train_plain(make_model(model), config, ranks, kSteps);
+    known[key] = train_plain(make_model(model), config, ranks, kParitySteps);
   }
   return known[key];
 }
@@ -63,7 +63,7 @@ std::vector<double> train(
   std::vector<double> losses;
   const auto accumulation =
       static_cast<int>(config.batch_sizes(world.size()).accumulation);
-  for (int step = 0; step < kSteps; ++step) {
+  for (int step = 0; step < kParitySteps; ++step) {
     double sum = 0;
     for (int micro = 0; micro < accumulation; ++micro) {
       const auto loss = model.loss(batch_seed(step, micro, world.rank()));
@@ -91,7 +91,7 @@ void expect_parity(const Case& tested, Backend backend, const Config& config) {
     const Curve& expected = oracle(tested.model, tested.ranks, config);
     const auto losses = train(
         world, tested.model, config, [&](Engine& engine, const Model& model) {
-          EXPECT_EQ(engine.global_step(), kSteps);
+          EXPECT_EQ(engine.global_step(), kParitySteps);
           // Adam makes whole steps of gradients that are nothing but rounding.
           if (config.optimizer.type == OptimizerConfig::Type::adam) {
             return;
@@ -107,7 +107,7 @@ void expect_parity(const Case& tested, Backend backend, const Config& config) {
                 << "parameter " << i;
           }
         });
-    for (int step = 0; step < kSteps; ++step) {
+    for (int step = 0; step < kParitySteps; ++step) {
       const double reference = expected.losses[static_cast<size_t>(step)];
       EXPECT_NEAR(
           losses[static_cast<size_t>(step)],

@@ -44,4 +44,11 @@ inline Config plain_config(const Setting& setting) {
   return config;
 }
 
+inline Config adam_config(const Setting& setting) {
+  Config config = plain_config(setting);
+  config.optimizer.type = OptimizerConfig::Type::adam;
+  config.optimizer.lr = 1e-2;
+  return config;
+}
+
 } // namespace zero::test

@@ -11,7 +11,7 @@
 namespace zero::test {
 namespace {
 
-constexpr int kSteps = 6;
+constexpr int kThawSteps = 6;
 
 // From which micro-batch on parameters are trained, by name.
 using Plan = std::map<std::string, int>;
@@ -40,7 +40,7 @@ std::vector<at::Tensor> train_plain_with(
       make_torch_optimizer(net->parameters(), config.optimizer);
   const auto accumulation =
       static_cast<int>(config.batch_sizes(num_ranks).accumulation);
-  for (int step = 0; step < kSteps; ++step) {
+  for (int step = 0; step < kThawSteps; ++step) {
     optimizer->zero_grad();
     for (int micro = 0; micro < accumulation; ++micro) {
       follow(plan, step * accumulation + micro, *net);
@@ -66,7 +66,7 @@ void train(World world, const Plan& plan, const Config& config) {
   auto net = build<OddNet>();
   follow(plan, 0, *net);
   Engine engine(world, net.ptr(), config);
-  for (int step = 0; step < kSteps; ++step) {
+  for (int step = 0; step < kThawSteps; ++step) {
     engine.run([&](int64_t micro) {
       follow(plan, step * accumulation + micro, *net);
       const auto loss =
@@ -84,13 +84,6 @@ void train(World world, const Plan& plan, const Config& config) {
         << item.key();
     ++number;
   }
-}
-
-Config adam_config(const Setting& setting) {
-  Config config = plain_config(setting);
-  config.optimizer.type = OptimizerConfig::Type::adam;
-  config.optimizer.lr = 0.01;
-  return config;
 }
 
 Plan plan_for_all(const std::function<int(int number)>& from) {

@@ -110,13 +110,6 @@ inline void expect_updated(
   }
 }
 
-inline Config adam_config(const Setting& setting) {
-  Config config = plain_config(setting);
-  config.optimizer.type = OptimizerConfig::Type::adam;
-  config.optimizer.lr = 1e-2;
-  return config;
-}
-
 inline Config accumulating(Config config, int64_t steps) {
   config.train_micro_batch_size_per_gpu = 1;
   config.gradient_accumulation_steps = steps;

@@ -1,15 +1,9 @@
 // How a job ends when a rank fails, and whom it blames.
 #include <gtest/gtest.h>
-#include <sys/wait.h>
-#include <zero/world.h>
 
 #include <csignal>
-#include <cstdlib>
-#include <cstring>
+#include <filesystem>
 
-#include "base/error.h"
-#include "base/shared_mapping.h"
-#include "comm/roster.h"
 #include "launch/job.h"
 
 namespace zero::test {
@@ -126,58 +120,11 @@ TEST(Failure, RanksThatEndWellDoNotEndTheOthers) {
   EXPECT_EQ(job.sorted_out(), "[0] done\n[1] done\n[2] done\n");
 }
 
-// What the ranks do in the tests below; see main(). `victim` is a rank or
-// "all".
-int act(const std::string& victim) {
-  const std::string address = std::getenv("ZERO_ROSTER");
-  const auto colon = address.find(':');
-  auto roster = comm::Roster::attach(base::SharedMapping::open(
-      {std::stoi(address.substr(0, colon)),
-       std::stoi(address.substr(colon + 1))}));
-  const int rank = std::stoi(std::getenv("ZERO_RANK"));
-  const int other = 1 - rank;
-  roster.join(rank);
-  while (roster.state(other) == comm::MemberState::absent) {
-    std::this_thread::yield();
-  }
-  if (victim == std::to_string(rank) || victim == "all") {
-    // As the library does when it throws PeerLost.
-    roster.note_victim(rank);
-    std::cout << "my peer is lost" << std::endl;
-    std::_Exit(1);
-  }
-  // The culprit ends later: when the launcher has told that the victim did.
-  while (!roster.gone(other)) {
-    std::this_thread::yield();
-  }
-  std::cout << "it was me" << std::endl;
-  std::_Exit(9);
-}
-
-// Rank 1 is lost in the way that `how` says, rank 0 fails because of it.
-int lose_a_peer(const std::string& how) {
-  const bool culprit = std::string(std::getenv("ZERO_RANK")) == "1";
-  if (culprit && how == "early-exit") {
-    std::_Exit(0);
-  }
-  try {
-    const World world = init({.timeout_seconds = 1});
-    if (culprit && how == "return") {
-      return 0;
-    }
-    if (culprit) {
-      ::raise(SIGSTOP);
-    }
-    world.barrier();
-  } catch (const PeerLost& lost) {
-    std::cout << lost.what() << std::endl;
-    std::_Exit(1);
-  }
-  return 0;
-}
-
+// The program of failing_ranks.cpp, which lies beside this one.
 Strings actor(const std::string& what, const std::string& argument) {
-  return {std::filesystem::read_symlink("/proc/self/exe"), what, argument};
+  const std::filesystem::path self =
+      std::filesystem::read_symlink("/proc/self/exe");
+  return {self.parent_path() / "failing_ranks", what, argument};
 }
 
 TEST(Failure, AVictimIsNotBlamedThoughItEndsFirst) {
@@ -229,15 +176,3 @@ TEST(Failure, AStoppedRankIsNotTakenForLackOfMemory) {
 
 } // namespace
 } // namespace zero::test
-
-// The program is also that of the ranks it starts.
-int main(int argc, char** argv) {
-  if (argc == 3 && std::strcmp(argv[1], "act") == 0) {
-    return zero::test::act(argv[2]);
-  }
-  if (argc == 3 && std::strcmp(argv[1], "lose") == 0) {
-    return zero::test::lose_a_peer(argv[2]);
-  }
-  testing::InitGoogleTest(&argc, argv);
-  return RUN_ALL_TESTS();
-}

@@ -3,7 +3,6 @@
 
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
-#include <ATen/Version.h>
 #include <gtest/gtest.h>
 #include <torch/optim/adam.h>
 #include <torch/optim/adamw.h>
@@ -66,7 +65,7 @@ std::unique_ptr<torch::optim::Optimizer> torch_optimizer(
           .weight_decay(config.weight_decay));
 }
 
-Slice make_slice(const OptimizerConfig& config, const Tensor& parameter) {
+Slice make_adam_slice(const OptimizerConfig& config, const Tensor& parameter) {
   const auto dtype = state_type(parameter.scalar_type());
   const int64_t numel = parameter.numel();
   Slice slice;
@@ -75,12 +74,6 @@ Slice make_slice(const OptimizerConfig& config, const Tensor& parameter) {
   slice.lr = config.lr;
   slice.weight_decay = config.weight_decay;
   return slice;
-}
-
-// Where torch fuses multiplications and additions, as this library always does.
-bool torch_fuses() {
-  const std::string capability = at::get_cpu_capability();
-  return capability == "AVX2" || capability == "AVX512";
 }
 
 std::vector<Tensor> torch_moments(
@@ -96,14 +89,14 @@ std::vector<Tensor> torch_moments(
 }
 
 // Twelve updates of ours and torch's from the same start.
-void expect_parity(
+void expect_adam_parity(
     const OptimizerConfig& config,
     int64_t offset,
     int64_t numel,
     at::ScalarType dtype,
     double tolerance) {
   const auto optimizer = make_adam(config);
-  Slice slice = make_slice(config, random_at(offset, numel, dtype));
+  Slice slice = make_adam_slice(config, random_at(offset, numel, dtype));
   const Tensor expected = slice.parameter.clone().set_requires_grad(true);
   const auto reference = torch_optimizer(config, expected);
   for (slice.step = 1; slice.step <= 12; ++slice.step) {
@@ -132,8 +125,8 @@ TEST(Adam, IsThatOfTorch) {
         SCOPED_TRACE(
             name + ", " + std::to_string(numel) + " from " +
             std::to_string(offset));
-        expect_parity(config, offset, numel, at::kFloat, 1e-6);
-        expect_parity(config, offset, numel, at::kDouble, 1e-12);
+        expect_adam_parity(config, offset, numel, at::kFloat, 1e-6);
+        expect_adam_parity(config, offset, numel, at::kDouble, 1e-12);
       }
     }
   }
@@ -146,8 +139,8 @@ TEST(Adam, IsThatOfTorchForAMillionElements) {
     config.adam_w_mode = decoupled;
     config.weight_decay = 0.1;
     SCOPED_TRACE(decoupled ? "AdamW" : "Adam");
-    expect_parity(config, 1, 1000003, at::kFloat, 1e-6);
-    expect_parity(config, 3, 1000003, at::kDouble, 1e-12);
+    expect_adam_parity(config, 1, 1000003, at::kFloat, 1e-6);
+    expect_adam_parity(config, 3, 1000003, at::kDouble, 1e-12);
   }
 }
 
@@ -188,7 +181,7 @@ TEST(Adam, WithoutBiasCorrectionMomentsAreTakenAsTheyAre) {
   for (auto [name, config] : all_cases()) {
     config.bias_correction = false;
     const auto optimizer = make_adam(config);
-    Slice slice = make_slice(config, random_at(0, 1001, at::kDouble));
+    Slice slice = make_adam_slice(config, random_at(0, 1001, at::kDouble));
     Reference reference(config, slice.parameter);
     for (slice.step = 1; slice.step <= 12; ++slice.step) {
       slice.gradient = random_at(0, 1001, at::kDouble);
@@ -205,7 +198,7 @@ TEST(Adam, AMomentumOfTheSliceReplacesBeta1) {
   at::manual_seed(4);
   const OptimizerConfig config;
   const auto optimizer = make_adam(config);
-  Slice slice = make_slice(config, random_at(0, 1001, at::kDouble));
+  Slice slice = make_adam_slice(config, random_at(0, 1001, at::kDouble));
   Reference reference(config, slice.parameter);
   for (slice.step = 1; slice.step <= 12; ++slice.step) {
     slice.gradient = random_at(0, 1001, at::kDouble);
@@ -221,8 +214,8 @@ TEST(Adam, HalvesAreUpdatedInFloatAndRoundedOnce) {
   for (const auto& [name, config] : all_cases()) {
     for (const auto dtype : {at::kHalf, at::kBFloat16}) {
       const auto optimizer = make_adam(config);
-      Slice half = make_slice(config, random_at(1, 1003, dtype));
-      Slice wide = make_slice(config, half.parameter.to(at::kFloat));
+      Slice half = make_adam_slice(config, random_at(1, 1003, dtype));
+      Slice wide = make_adam_slice(config, half.parameter.to(at::kFloat));
       for (int64_t step = 1; step <= 12; ++step) {
         half.step = wide.step = step;
         half.gradient = wide.gradient = random_at(0, 1003, at::kFloat);
@@ -244,7 +237,7 @@ TEST(Adam, HasTheSameBitsForAnyNumberOfThreads) {
   for (const int num_threads : {1, 2, 3, 8}) {
     at::set_num_threads(num_threads);
     at::manual_seed(6);
-    Slice slice = make_slice(config, random_at(1, 1000003, at::kFloat));
+    Slice slice = make_adam_slice(config, random_at(1, 1000003, at::kFloat));
     slice.gradient = random_at(0, 1000003, at::kFloat);
     make_adam(config)->update(slice);
     results.push_back(slice);
@@ -262,7 +255,7 @@ TEST(Adam, HasTheSameBitsWhereverASliceBegins) {
   OptimizerConfig config;
   config.weight_decay = 0.1;
   const auto optimizer = make_adam(config);
-  Slice whole = make_slice(config, random_at(0, 1000, at::kFloat));
+  Slice whole = make_adam_slice(config, random_at(0, 1000, at::kFloat));
   whole.gradient = random_at(0, 1000, at::kFloat);
   Slice parts = whole;
   parts.parameter = copy_of(whole.parameter);
@@ -285,7 +278,7 @@ TEST(Adam, HasTheSameBitsWhereverASliceBegins) {
 
 TEST(Adam, NanAndInfinityAreNotHidden) {
   const OptimizerConfig config;
-  Slice slice = make_slice(config, at::zeros({100}));
+  Slice slice = make_adam_slice(config, at::zeros({100}));
   slice.gradient = at::ones({100});
   slice.gradient[7] = std::numeric_limits<double>::quiet_NaN();
   slice.gradient[99] = std::numeric_limits<double>::infinity();

@@ -3,7 +3,6 @@
 
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
-#include <ATen/Version.h>
 #include <gtest/gtest.h>
 #include <torch/optim/sgd.h>
 
@@ -46,7 +45,7 @@ std::string name_of(const OptimizerConfig& config) {
       config.nesterov ? ", Nesterov" : "");
 }
 
-Slice make_slice(const OptimizerConfig& config, const Tensor& parameter) {
+Slice make_sgd_slice(const OptimizerConfig& config, const Tensor& parameter) {
   Slice slice;
   slice.parameter = parameter;
   if (config.momentum != 0) {
@@ -58,13 +57,7 @@ Slice make_slice(const OptimizerConfig& config, const Tensor& parameter) {
   return slice;
 }
 
-// Where torch fuses multiplications and additions, as this library always does.
-bool torch_fuses() {
-  const std::string capability = at::get_cpu_capability();
-  return capability == "AVX2" || capability == "AVX512";
-}
-
-void expect_parity(
+void expect_sgd_parity(
     const OptimizerConfig& config,
     int64_t offset,
     int64_t numel,
@@ -73,7 +66,7 @@ void expect_parity(
   SCOPED_TRACE(
       c10::str(name_of(config), ", ", numel, " from ", offset, " of ", dtype));
   const auto optimizer = make_sgd(config);
-  Slice slice = make_slice(config, random_at(offset, numel, dtype));
+  Slice slice = make_sgd_slice(config, random_at(offset, numel, dtype));
   const Tensor expected = slice.parameter.clone().set_requires_grad(true);
   torch::optim::SGD reference(
       std::vector<Tensor>{expected},
@@ -102,8 +95,8 @@ TEST(Sgd, IsThatOfTorchToTheLastBit) {
   for (const auto& config : all_configs()) {
     for (const int64_t numel : {0, 1, 3, 7, 17, 1000}) {
       for (const int64_t offset : {0, 1, 3}) {
-        expect_parity(config, offset, numel, at::kFloat, 1e-6);
-        expect_parity(config, offset, numel, at::kDouble, 1e-12);
+        expect_sgd_parity(config, offset, numel, at::kFloat, 1e-6);
+        expect_sgd_parity(config, offset, numel, at::kDouble, 1e-12);
       }
     }
   }
@@ -115,8 +108,8 @@ TEST(Sgd, IsThatOfTorchForAMillionElements) {
   config.momentum = 0.9;
   config.nesterov = true;
   config.weight_decay = 0.1;
-  expect_parity(config, 1, 1000003, at::kFloat, 1e-6);
-  expect_parity(config, 3, 1000003, at::kDouble, 1e-12);
+  expect_sgd_parity(config, 1, 1000003, at::kFloat, 1e-6);
+  expect_sgd_parity(config, 3, 1000003, at::kDouble, 1e-12);
 }
 
 TEST(Sgd, HasAStateOnlyForMomentum) {
@@ -131,7 +124,7 @@ TEST(Sgd, TheFirstGradientIsNotDampened) {
   config.momentum = 0.9;
   config.dampening = 0.5;
   config.lr = 1;
-  Slice slice = make_slice(config, at::zeros({20}));
+  Slice slice = make_sgd_slice(config, at::zeros({20}));
   // Left over from something else: at step 1 it has no say.
   slice.states[0].fill_(100);
   slice.gradient = at::ones({20});
@@ -146,8 +139,8 @@ TEST(Sgd, AMomentumOfTheSliceReplacesItsOwn) {
   config.momentum = 0.9;
   OptimizerConfig other = config;
   other.momentum = 0.7;
-  Slice slice = make_slice(config, random_at(0, 99, at::kFloat));
-  Slice expected = make_slice(other, slice.parameter.clone());
+  Slice slice = make_sgd_slice(config, random_at(0, 99, at::kFloat));
+  Slice expected = make_sgd_slice(other, slice.parameter.clone());
   for (int64_t step = 1; step <= 3; ++step) {
     slice.step = expected.step = step;
     slice.gradient = expected.gradient = random_at(0, 99, at::kFloat);
@@ -163,8 +156,8 @@ TEST(Sgd, HalvesAreUpdatedInFloatAndRoundedOnce) {
   for (const auto& config : all_configs()) {
     for (const auto dtype : {at::kHalf, at::kBFloat16}) {
       const auto optimizer = make_sgd(config);
-      Slice half = make_slice(config, random_at(1, 1003, dtype));
-      Slice wide = make_slice(config, half.parameter.to(at::kFloat));
+      Slice half = make_sgd_slice(config, random_at(1, 1003, dtype));
+      Slice wide = make_sgd_slice(config, half.parameter.to(at::kFloat));
       for (int64_t step = 1; step <= 12; ++step) {
         half.step = wide.step = step;
         half.gradient = wide.gradient = random_at(0, 1003, at::kFloat);
@@ -186,7 +179,7 @@ TEST(Sgd, HasTheSameBitsForAnyNumberOfThreads) {
   for (const int num_threads : {1, 2, 3, 8}) {
     at::set_num_threads(num_threads);
     at::manual_seed(4);
-    Slice slice = make_slice(config, random_at(1, 1000003, at::kFloat));
+    Slice slice = make_sgd_slice(config, random_at(1, 1000003, at::kFloat));
     slice.gradient = random_at(0, 1000003, at::kFloat);
     slice.step = 2;
     make_sgd(config)->update(slice);

@@ -2,8 +2,10 @@
 #pragma once
 
 #include <ATen/ATen.h>
+#include <ATen/Version.h>
 
 #include <limits>
+#include <string>
 #include <vector>
 
 namespace zero::optim {
@@ -36,6 +38,12 @@ inline at::Tensor zeros_at(
     at::ScalarType dtype) {
   return at::zeros({offset + numel + 37}, dtype)
       .slice(0, offset, offset + numel);
+}
+
+// Where torch fuses multiplications and additions, as this library always does.
+inline bool torch_fuses() {
+  const std::string capability = at::get_cpu_capability();
+  return capability == "AVX2" || capability == "AVX512";
 }
 
 // All of a tensor's storage, so that what is around it is seen to stay.

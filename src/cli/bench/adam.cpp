@@ -112,7 +112,7 @@ class Updates {
   Slice slice_;
 };
 
-struct Measured {
+struct MeasuredUpdate {
   std::string op;
   int64_t bytes;
   std::function<void()> run;
@@ -134,7 +134,7 @@ void bench_adam(
   ZERO_CHECK(bench.numel > 0 && bench.rounds > 0);
   Updates updates(bench.numel);
   const Triad arrays((4 * bench.numel + 2) / 3);
-  std::vector<Measured> operations{
+  std::vector<MeasuredUpdate> operations{
       {"triad", arrays.bytes(), [&] { arrays.run(triad); }, {}},
       {"triad_streamed",
        arrays.bytes(),

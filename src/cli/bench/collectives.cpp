@@ -13,7 +13,7 @@ namespace zero::cli {
 
 namespace {
 
-struct Measured {
+struct MeasuredCollective {
   std::string op;
   std::function<void()> run;
   std::vector<double> seconds; // by round
@@ -23,7 +23,9 @@ constexpr int kMinRounds = 5;
 constexpr int kMaxRounds = 5000;
 
 // One turn of each operation; the ranks start it together.
-void run_round(Communicator& comm, std::vector<Measured>& operations) {
+void run_round(
+    Communicator& comm,
+    std::vector<MeasuredCollective>& operations) {
   for (auto& operation : operations) {
     comm.barrier();
     const auto start = base::Clock::now();
@@ -35,7 +37,7 @@ void run_round(Communicator& comm, std::vector<Measured>& operations) {
 // How many rounds fit the time; rank 0's opinion counts.
 int num_rounds(
     Communicator& comm,
-    std::vector<Measured>& operations,
+    std::vector<MeasuredCollective>& operations,
     double seconds) {
   run_round(comm, operations); // the first one faults pages in
   const auto start = base::Clock::now();
@@ -85,7 +87,7 @@ void bench_collectives(
     const at::Tensor tensor = make_tensor().zero_();
     const at::Tensor copy = at::empty({numel}).zero_();
     const at::Tensor original = at::empty({numel}).zero_();
-    std::vector<Measured> operations{
+    std::vector<MeasuredCollective> operations{
         {"memcpy",
          [&] {
            std::memcpy(

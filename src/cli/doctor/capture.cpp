@@ -17,7 +17,7 @@ namespace zero::cli {
 
 namespace {
 
-constexpr std::chrono::seconds kLimit(10);
+constexpr std::chrono::seconds kCaptureLimit(10);
 
 // 0 if it could not be started.
 pid_t start(std::vector<std::string>& command, int out) {
@@ -74,7 +74,8 @@ std::string capture(std::vector<std::string> command) {
   if (pid == 0) {
     return "";
   }
-  const std::string text = read_until(in.get(), base::Clock::now() + kLimit);
+  const std::string text =
+      read_until(in.get(), base::Clock::now() + kCaptureLimit);
   ::kill(pid, SIGKILL); // nothing to it that has ended
   int status = 0;
   ::waitpid(pid, &status, 0);

@@ -25,7 +25,7 @@ using base::SharedMapping;
 using Word = std::atomic<uint32_t>;
 
 constexpr std::chrono::seconds kSleep(2);
-constexpr std::chrono::seconds kLimit(10);
+constexpr std::chrono::seconds kWakeLimit(10);
 
 Finding required(const std::string& what) {
   return {.what = what, .required = true};
@@ -86,7 +86,7 @@ std::vector<Finding> examine_sharing() {
     }
     const auto start = base::Clock::now();
     bool running = child > 0;
-    while (running && word == 0 && base::Clock::now() - start < kLimit) {
+    while (running && word == 0 && base::Clock::now() - start < kWakeLimit) {
       base::futex_wait(word, 0, kSleep);
       running = ::waitpid(child, nullptr, WNOHANG) == 0;
     }

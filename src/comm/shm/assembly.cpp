@@ -4,16 +4,15 @@
 #include "base/futex.h"
 #include "base/log.h"
 #include "comm/shm/gone_shortly.h"
+#include "comm/shm/patience.h"
 
 namespace zero::comm {
 
 namespace {
 
-enum Proposal : uint32_t { kNone, kReady, kImpossible };
 enum Attachment : uint32_t { kNotYet, kAttached, kGaveUp, kFailed };
 
 constexpr std::chrono::milliseconds kSlice(20);
-constexpr double kWarningSeconds = 10;
 
 } // namespace
 
@@ -27,6 +26,8 @@ struct Assembly::Area {
 };
 
 struct Assembly::Round {
+  enum Proposal : uint32_t { kNone, kReady, kImpossible };
+
   std::atomic<uint32_t> claimer; // its rank + 1
   std::atomic<Proposal> proposal;
   std::atomic<pid_t> pid;
@@ -180,9 +181,9 @@ void Assembly::propose(Round& round) {
     const auto address = own_segments_.back()->address();
     round.pid = address.pid;
     round.fd = address.fd;
-    round.proposal = kReady;
+    round.proposal = Round::kReady;
   } catch (...) {
-    round.proposal = kImpossible;
+    round.proposal = Round::kImpossible;
     ring();
     throw;
   }
@@ -206,7 +207,7 @@ void Assembly::wait_for_proposal(Round& round) {
     }
     // Looked at in this order: who is gone will not propose any more.
     const bool claimer_gone = claimer() >= 0 && participant_.gone(claimer());
-    return round.proposal != kNone || claimer_gone;
+    return round.proposal != Round::kNone || claimer_gone;
   };
   wait_until(
       decided, [&] { return claimer() >= 0 ? claimer() : lowest_living(); });
@@ -215,10 +216,10 @@ void Assembly::wait_for_proposal(Round& round) {
 // Steps 2 and 3: false when the round has failed.
 bool Assembly::join(Round& round, Outcome& outcome) {
   const int claimer = static_cast<int>(round.claimer.load()) - 1;
-  if (round.proposal == kNone) {
+  if (round.proposal == Round::kNone) {
     return false;
   }
-  if (round.proposal == kImpossible) {
+  if (round.proposal == Round::kImpossible) {
     participant_.failed_by_another();
     throw IoError(c10::str(
         base::rank_prefix(participant_.rank, participant_.size),

@@ -70,9 +70,9 @@ class InPlace : public Collective {
 
 // Of another rank's tensor only the chunk of the reader is read while that rank
 // writes only its own chunk; then only the chunk that its owner has reduced.
-class AllReduce final : public InPlace {
+class AllReduceInPlace final : public InPlace {
  public:
-  AllReduce(
+  AllReduceInPlace(
       CollectiveContext context,
       const at::Tensor& tensor,
       ReduceOp op,
@@ -106,9 +106,9 @@ class AllReduce final : public InPlace {
   ChunkedBuffer buffer_;
 };
 
-class ReduceScatter final : public InPlace {
+class ReduceScatterInPlace final : public InPlace {
  public:
-  ReduceScatter(
+  ReduceScatterInPlace(
       CollectiveContext context,
       const at::Tensor& output,
       const at::Tensor& input,
@@ -132,9 +132,9 @@ class ReduceScatter final : public InPlace {
   ReduceOp op_;
 };
 
-class AllGather final : public InPlace {
+class AllGatherInPlace final : public InPlace {
  public:
-  AllGather(
+  AllGatherInPlace(
       CollectiveContext context,
       const at::Tensor& output,
       const at::Tensor& input,
@@ -163,9 +163,9 @@ class AllGather final : public InPlace {
   at::Tensor output_;
 };
 
-class Broadcast final : public InPlace {
+class BroadcastInPlace final : public InPlace {
  public:
-  Broadcast(
+  BroadcastInPlace(
       CollectiveContext context,
       const at::Tensor& tensor,
       int root,
@@ -202,7 +202,7 @@ std::shared_ptr<Operation> all_reduce_in_place(
       tensor.element_size(),
       context.segment.size(),
       kPieceBytes);
-  return std::make_shared<AllReduce>(
+  return std::make_shared<AllReduceInPlace>(
       context, tensor, op, std::move(tensors), buffer);
 }
 
@@ -212,7 +212,7 @@ std::shared_ptr<Operation> reduce_scatter_in_place(
     const at::Tensor& input,
     ReduceOp op,
     Tensors tensors) {
-  return std::make_shared<ReduceScatter>(
+  return std::make_shared<ReduceScatterInPlace>(
       context, output, input, op, std::move(tensors));
 }
 
@@ -221,7 +221,7 @@ std::shared_ptr<Operation> all_gather_in_place(
     const at::Tensor& output,
     const at::Tensor& input,
     Tensors tensors) {
-  return std::make_shared<AllGather>(
+  return std::make_shared<AllGatherInPlace>(
       context, output, input, std::move(tensors));
 }
 
@@ -230,7 +230,8 @@ std::shared_ptr<Operation> broadcast_in_place(
     const at::Tensor& tensor,
     int root,
     Tensors tensors) {
-  return std::make_shared<Broadcast>(context, tensor, root, std::move(tensors));
+  return std::make_shared<BroadcastInPlace>(
+      context, tensor, root, std::move(tensors));
 }
 
 } // namespace zero::comm

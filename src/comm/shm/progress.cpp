@@ -7,27 +7,13 @@
 
 #include "base/error.h"
 #include "base/log.h"
+#include "comm/shm/patience.h"
 
 namespace zero::comm {
 
 using base::Clock;
 
 namespace {
-
-// Note [Waiting]
-// With a core for each rank the other one is at work, and its answer comes
-// sooner than a sleep and a wake-up would take: so a waiter first spins, some 5
-// microseconds, then yields. A yield costs little while the core is free, and
-// gives it away at once when it is not, perhaps to the very rank that is
-// awaited. With fewer cores than ranks there is nothing to spin for.
-constexpr int kSpins = 100;
-constexpr int kYields = 200;
-constexpr int kCrowdedYields = 20;
-
-// A sleeper looks for lost and late ranks this often.
-constexpr std::chrono::milliseconds kSleep(50);
-
-constexpr double kWarningSeconds = 10;
 
 void pause_briefly() {
 #if defined(__x86_64__)

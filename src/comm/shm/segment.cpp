@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <new>
 
+#include "base/alignment.h"
 #include "base/error.h"
 #include "comm/shm/assembly.h"
 
@@ -11,12 +12,7 @@ namespace zero::comm {
 namespace {
 
 constexpr uint64_t kMagic = 0x31'4752'4f55'5030ULL;
-constexpr size_t kPage = 4096;
 constexpr int64_t kPairBytes = 256 << 10;
-
-size_t round_up(size_t bytes, size_t unit) {
-  return (bytes + unit - 1) / unit * unit;
-}
 
 // A slot holds a part for each rank; parts begin on cache lines.
 int64_t part_bytes_for(int size) {
@@ -52,12 +48,15 @@ struct Segment::Layout {
   size_t part;
   size_t pair;
   size_t area;
-  size_t states = round_up(sizeof(Header) + n * sizeof(int32_t), kCacheLine);
+  size_t states = base::round_up<size_t>(
+      sizeof(Header) + n * sizeof(int32_t),
+      base::kCacheLine);
   size_t pairs = states + n * sizeof(RankState);
   size_t assembly = pairs + n * n * sizeof(PairState);
-  size_t slots = round_up(assembly + area, kPage);
+  size_t slots = base::round_up<size_t>(assembly + area, base::kPage);
   size_t results = slots + n * kDepth * kSlotBytes;
-  size_t pair_slots = round_up(results + n * kDepth * part, kPage);
+  size_t pair_slots =
+      base::round_up<size_t>(results + n * kDepth * part, base::kPage);
   size_t total = pair_slots + n * n * kPairDepth * pair;
 };
 
@@ -75,7 +74,7 @@ Segment::Segment(std::shared_ptr<base::SharedMapping> mapping)
     : mapping_(std::move(mapping)) {
   std::byte* base = mapping_->data();
   const auto* header = reinterpret_cast<Header*>(base);
-  if (mapping_->bytes() < kPage || header->magic != kMagic ||
+  if (mapping_->bytes() < base::kPage || header->magic != kMagic ||
       Layout(header->size).total != mapping_->bytes()) {
     throw CorruptionError(
         "the shared segment is not one of this version of libzero. Fix: run "

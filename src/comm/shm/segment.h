@@ -20,6 +20,7 @@
 #include <memory>
 #include <vector>
 
+#include "base/alignment.h"
 #include "base/shared_mapping.h"
 #include "comm/shm/doorbell.h"
 #include "comm/signature.h"
@@ -37,8 +38,6 @@ inline constexpr int kSignatures = 16;
 
 // Segments of a message between two ranks that may be under way at once.
 inline constexpr int kPairDepth = 2;
-
-inline constexpr size_t kCacheLine = 64;
 
 // Which operation a rank has reached, in one word, for messages.
 struct Position {
@@ -60,28 +59,28 @@ struct Position {
 
 // What one rank says of itself. Only that rank writes it, but for the doorbell.
 struct RankState {
-  alignas(kCacheLine) std::atomic<uint64_t> published;
-  alignas(kCacheLine) std::atomic<uint64_t> combined;
-  alignas(kCacheLine) std::atomic<uint64_t> collected;
+  alignas(base::kCacheLine) std::atomic<uint64_t> published;
+  alignas(base::kCacheLine) std::atomic<uint64_t> combined;
+  alignas(base::kCacheLine) std::atomic<uint64_t> collected;
 
-  alignas(kCacheLine) Doorbell doorbell;
+  alignas(base::kCacheLine) Doorbell doorbell;
   std::atomic<uint32_t> dropped; // takes no part in this group any more
 
   // Collectives whose signature is there, and those it has compared.
-  alignas(kCacheLine) std::atomic<uint64_t> announced;
+  alignas(base::kCacheLine) std::atomic<uint64_t> announced;
   std::atomic<uint64_t> verified;
   std::atomic<uint64_t> position;
-  alignas(kCacheLine) std::array<Signature, kSignatures> signatures;
+  alignas(base::kCacheLine) std::array<Signature, kSignatures> signatures;
 };
 
 // One direction between two ranks: a ring of kPairDepth segments.
 struct PairState {
-  alignas(kCacheLine) std::atomic<uint64_t> produced; // by the sender
-  alignas(kCacheLine) std::atomic<uint64_t> consumed; // by the receiver
+  alignas(base::kCacheLine) std::atomic<uint64_t> produced; // by the sender
+  alignas(base::kCacheLine) std::atomic<uint64_t> consumed; // by the receiver
   std::atomic<uint32_t> refused; // the receiver awaits what `refusal` says
   Signature refusal;
   // Of the message that segment k begins; by the sender.
-  alignas(kCacheLine) std::array<Signature, kPairDepth> headers;
+  alignas(base::kCacheLine) std::array<Signature, kPairDepth> headers;
 };
 
 class Segment {

@@ -1,0 +1,78 @@
+// What ranks do whose end the tests of failure watch.
+#include <zero/zero.h>
+
+#include <csignal>
+#include <cstdlib>
+#include <cstring>
+#include <iostream>
+#include <string>
+#include <thread>
+
+#include "base/shared_mapping.h"
+#include "comm/roster.h"
+
+namespace zero::test {
+namespace {
+
+// `victim` is a rank or "all".
+int act(const std::string& victim) {
+  const std::string address = std::getenv("ZERO_ROSTER");
+  const auto colon = address.find(':');
+  auto roster = comm::Roster::attach(base::SharedMapping::open(
+      {std::stoi(address.substr(0, colon)),
+       std::stoi(address.substr(colon + 1))}));
+  const int rank = std::stoi(std::getenv("ZERO_RANK"));
+  const int other = 1 - rank;
+  roster.join(rank);
+  while (roster.state(other) == comm::MemberState::absent) {
+    std::this_thread::yield();
+  }
+  if (victim == std::to_string(rank) || victim == "all") {
+    // As the library does when it throws PeerLost.
+    roster.note_victim(rank);
+    std::cout << "my peer is lost" << std::endl;
+    std::_Exit(1);
+  }
+  // The culprit ends later: when the launcher has told that the victim did.
+  while (!roster.gone(other)) {
+    std::this_thread::yield();
+  }
+  std::cout << "it was me" << std::endl;
+  std::_Exit(9);
+}
+
+// Rank 1 is lost in the way that `how` says, rank 0 fails because of it.
+int lose_a_peer(const std::string& how) {
+  const bool culprit = std::string(std::getenv("ZERO_RANK")) == "1";
+  if (culprit && how == "early-exit") {
+    std::_Exit(0);
+  }
+  try {
+    const World world = init({.timeout_seconds = 1});
+    if (culprit && how == "return") {
+      return 0;
+    }
+    if (culprit) {
+      ::raise(SIGSTOP);
+    }
+    world.barrier();
+  } catch (const PeerLost& lost) {
+    std::cout << lost.what() << std::endl;
+    std::_Exit(1);
+  }
+  return 0;
+}
+
+} // namespace
+} // namespace zero::test
+
+int main(int argc, char** argv) {
+  if (argc == 3 && std::strcmp(argv[1], "act") == 0) {
+    return zero::test::act(argv[2]);
+  }
+  if (argc == 3 && std::strcmp(argv[1], "lose") == 0) {
+    return zero::test::lose_a_peer(argv[2]);
+  }
+  std::cerr << "usage: failing_ranks act RANK | lose HOW" << std::endl;
+  return 2;
+}
