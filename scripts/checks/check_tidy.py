@@ -1,16 +1,18 @@
-"""Checks src/ and include/ with clang-tidy: what is compiled as one file is
-checked as one, two at a time on two cores.
+"""Checks src/ and include/ with clang-tidy.
 
 Usage: check_tidy.py BUILD_FOLDER, which has compile_commands.json
 
-It takes many seconds, so the build folder keeps what was clean: that is not
-checked again until it, or what it includes of libzero, changes.
+Most of the time goes into libtorch's headers, so what the build compiles several
+at a time is checked in one bundle for each core. The build folder keeps what was
+clean: that is not checked again until it, or what it includes of libzero,
+changes.
 """
 
 import hashlib
 import json
 import os
 import re
+import shlex
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
@@ -19,6 +21,35 @@ from pathlib import Path
 from repository import ROOT, finish, tool
 
 INCLUDE = re.compile(r'^\s*#\s*include\s*["<]([^">]+)[">]', re.MULTILINE)
+
+
+def options_of(entry):
+    """How a file is compiled, but for its name and that of the object file."""
+    return tuple(shlex.split(entry["command"].split(" -o ")[0])[1:])
+
+
+def bundles(build):
+    """Yields (file, options) of all that is to be checked."""
+    alone = []
+    together = {}
+    for entry in json.loads((build / "compile_commands.json").read_text()):
+        file = Path(entry["file"])
+        if file.is_relative_to(ROOT / "src"):
+            alone.append((file, options_of(entry)))
+        elif file.is_relative_to(build / "src"):
+            together.setdefault(options_of(entry), []).append(file)
+
+    folder = build / "clang-tidy"
+    folder.mkdir(exist_ok=True)
+    parts = os.cpu_count()
+    for number, (options, files) in enumerate(together.items()):
+        for part in range(min(parts, len(files))):
+            begin = len(files) * part // parts
+            end = len(files) * (part + 1) // parts
+            bundle = folder / f"{number}_{part}.cpp"
+            bundle.write_text("".join(file.read_text() for file in files[begin:end]))
+            yield bundle, options
+    yield from alone
 
 
 def with_includes(path, seen):
@@ -32,24 +63,18 @@ def with_includes(path, seen):
     return seen
 
 
-def digest_of(entry):
+def digest_of(file, options):
     """Stands for all that the result of a check depends on."""
-    paths = sorted(with_includes(Path(entry["file"]), {ROOT / ".clang-tidy"}))
-    parts = [entry["command"].encode(), *(path.read_bytes() for path in paths)]
+    paths = sorted(with_includes(file, {ROOT / ".clang-tidy"}))
+    parts = [*map(str.encode, options), *(path.read_bytes() for path in paths)]
     return hashlib.sha256(b"\0".join(parts)).hexdigest()
 
 
-def check(entry):
+def check(file, options):
     """What clang-tidy has to say about a file; nothing if it is clean."""
+    config = f"--config-file={ROOT / '.clang-tidy'}"
     result = subprocess.run(
-        [
-            clang_tidy,
-            f"--config-file={ROOT / '.clang-tidy'}",
-            "-p",
-            build,
-            "--quiet",
-            entry["file"],
-        ],
+        [clang_tidy, config, "--quiet", file, "--", *options],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -64,16 +89,11 @@ build = Path(sys.argv[1]).resolve()
 cache = build / "clang-tidy.json"
 clean = set(json.loads(cache.read_text())) if cache.exists() else set()
 
-entries = {
-    digest_of(entry): entry
-    for entry in json.loads((build / "compile_commands.json").read_text())
-    if Path(entry["file"]).is_relative_to(ROOT / "src")
-    or Path(entry["file"]).is_relative_to(build / "src")
-}
-stale = [digest for digest in entries if digest not in clean]
+wanted = {digest_of(*bundle): bundle for bundle in bundles(build)}
+stale = [digest for digest in wanted if digest not in clean]
 with ThreadPoolExecutor(os.cpu_count()) as pool:
-    reports = list(pool.map(lambda digest: check(entries[digest]), stale))
+    reports = list(pool.map(lambda digest: check(*wanted[digest]), stale))
 
 clean.update(digest for digest, report in zip(stale, reports) if not report)
-cache.write_text(json.dumps(sorted(clean & entries.keys())))
-finish([report for report in reports if report], f"{len(entries)} files")
+cache.write_text(json.dumps(sorted(clean & wanted.keys())))
+finish([report for report in reports if report], f"{len(wanted)} bundles")

@@ -10,7 +10,7 @@
 namespace zero::comm {
 
 namespace {
-constexpr uint64_t kMagic = 0x315245545352'5a4bULL; // "KZRSTER1"
+constexpr uint64_t kRosterMagic = 0x315245545352'5a4bULL; // "KZRSTER1"
 }
 
 struct Roster::Header {
@@ -45,7 +45,7 @@ Roster Roster::create(int num_ranks) {
   Roster roster(base::SharedMapping::create("zero-roster", bytes));
   // Fresh shared memory is zero, which is the initial state of every member.
   auto* header = new (roster.mapping_->data()) Header{};
-  header->magic = kMagic;
+  header->magic = kRosterMagic;
   header->num_ranks = num_ranks;
   return roster;
 }
@@ -53,7 +53,7 @@ Roster Roster::create(int num_ranks) {
 Roster Roster::attach(std::shared_ptr<base::SharedMapping> mapping) {
   Roster roster(std::move(mapping));
   if (roster.mapping_->bytes() < sizeof(Member) ||
-      roster.header().magic != kMagic) {
+      roster.header().magic != kRosterMagic) {
     throw IoError(
         "the segment is not a roster of this version of libzero. Fix: use the "
         "launcher and the library of one installation");

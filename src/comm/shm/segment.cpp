@@ -11,7 +11,7 @@ namespace zero::comm {
 
 namespace {
 
-constexpr uint64_t kMagic = 0x31'4752'4f55'5030ULL;
+constexpr uint64_t kSegmentMagic = 0x31'4752'4f55'5030ULL;
 constexpr int64_t kPairBytes = 256 << 10;
 
 // A slot holds a part for each rank; parts begin on cache lines.
@@ -65,7 +65,7 @@ std::shared_ptr<base::SharedMapping> Segment::create(
   const int size = static_cast<int>(ids.size());
   auto mapping = base::SharedMapping::create("zero-group", Layout(size).total);
   // Fresh shared memory is zero: no counter has moved, nobody has arrived.
-  auto* header = new (mapping->data()) Header{kMagic, size};
+  auto* header = new (mapping->data()) Header{kSegmentMagic, size};
   std::copy(ids.begin(), ids.end(), header->ids());
   return mapping;
 }
@@ -74,7 +74,7 @@ Segment::Segment(std::shared_ptr<base::SharedMapping> mapping)
     : mapping_(std::move(mapping)) {
   std::byte* base = mapping_->data();
   const auto* header = reinterpret_cast<Header*>(base);
-  if (mapping_->bytes() < base::kPage || header->magic != kMagic ||
+  if (mapping_->bytes() < base::kPage || header->magic != kSegmentMagic ||
       Layout(header->size).total != mapping_->bytes()) {
     throw CorruptionError(
         "the shared segment is not one of this version of libzero. Fix: run "
