@@ -3,7 +3,7 @@
 #include <c10/core/GradMode.h>
 #include <zero/engine.h>
 
-#include <optional>
+#include <exception>
 
 #include "base/error.h"
 #include "checkpoint/safetensors_writer.h"
@@ -55,17 +55,17 @@ void write_all(engine::EngineState& state, const std::string& path) {
 void Engine::export_safetensors(const std::string& path) const {
   state_->check_parameters();
   // Every rank gets to know whether it worked.
-  std::optional<IoError> failure;
+  std::exception_ptr failure;
   if (state_->rank() == 0) {
     try {
       write_all(*state_, path);
-    } catch (const IoError& error) {
-      failure = error;
+    } catch (...) {
+      failure = std::current_exception();
     }
   }
-  const bool written = state_->agree_on(!failure);
-  if (failure) {
-    throw *failure;
+  const bool written = state_->agree_on(failure == nullptr);
+  if (failure != nullptr) {
+    std::rethrow_exception(failure);
   }
   if (!written) {
     throw IoError(c10::str(

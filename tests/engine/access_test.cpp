@@ -2,14 +2,10 @@
 // user goes past the engine; what the engine tells of itself.
 #include <zero/zero.h>
 
-#include <fstream>
-#include <nlohmann/json.hpp>
-
 #include "comm/ranks.h"
 #include "engine/error_of.h"
 #include "engine/models.h"
 #include "engine/settings.h"
-#include "launch/job.h"
 
 namespace zero::test {
 namespace {
@@ -146,53 +142,6 @@ TEST(Access, DifferentModulesAreNamed) {
     EXPECT_TRUE(has(text, "different modules")) << text;
     EXPECT_TRUE(has(text, world.rank() == 0 ? "others" : "[3, 5]")) << text;
   });
-}
-
-TEST(Access, ExportedTensorsAreTheModules) {
-  const TemporaryFolder folder;
-  const std::string path = folder.path() / "model.safetensors";
-  for (const auto& setting : all_settings()) {
-    SCOPED_TRACE(c10::str(setting));
-    run_threads(2, [&](World world) {
-      auto net = build<TinyResNet>();
-      Engine engine(world, net.ptr(), plain_config(setting));
-      engine.export_safetensors(path);
-      if (world.rank() != 0) {
-        return;
-      }
-      const std::string bytes = read_file(path);
-      uint64_t length = 0;
-      std::memcpy(&length, bytes.data(), sizeof(length));
-      const auto header = nlohmann::json::parse(bytes.substr(8, length));
-      const auto guard = engine.gather(*net);
-      auto tensors = net->named_parameters();
-      for (const auto& item : net->named_buffers()) {
-        tensors.insert(item.key(), item.value());
-      }
-      EXPECT_EQ(header.size(), tensors.size() + 1); // and the metadata
-      for (const auto& item : tensors) {
-        const auto& entry = header.at(item.key());
-        EXPECT_EQ(
-            entry.at("shape").get<std::vector<int64_t>>(),
-            item.value().sizes().vec());
-        const auto begin = entry.at("data_offsets").at(0).get<size_t>();
-        const at::Tensor own = item.value().contiguous();
-        EXPECT_EQ(
-            std::memcmp(
-                bytes.data() + 8 + length + begin,
-                own.const_data_ptr(),
-                own.nbytes()),
-            0)
-            << item.key();
-      }
-    });
-  }
-  const World world = init();
-  auto net = build<TinyResNet>();
-  Engine engine(world, net.ptr(), plain_config({2, true}));
-  const std::string text = error_of(
-      [&] { engine.export_safetensors("/nowhere/model.safetensors"); });
-  EXPECT_TRUE(has(text, "/nowhere/model.safetensors")) << text;
 }
 
 // N ranks, P parameters without padding: DESIGN's rules for float32 and Adam.
