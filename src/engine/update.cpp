@@ -7,16 +7,13 @@
 #include <algorithm>
 
 #include "optim/norm.h"
+#include "optim/parallel.h"
 
 namespace zero::engine {
 
 using shard::Range;
 
 namespace {
-
-// Small enough that a chunk and the copy of it stay in the cache, large enough
-// that what is done once per chunk does not matter. One for each thread.
-constexpr int64_t kChunkNumel = 16 << 10;
 
 at::Tensor tensor_at(std::byte* data, int64_t numel, at::ScalarType dtype) {
   return at::from_blob(data, {numel}, at::TensorOptions(dtype));
@@ -39,7 +36,7 @@ Update::Update(
       optimizer_(std::move(optimizer)),
       groups_(groups),
       journaled_(journaled),
-      chunk_numel_(kChunkNumel * at::get_num_threads()),
+      chunk_numel_(optim::kBlock * at::get_num_threads()),
       journal_(
           group,
           journaled_ ? chunk_numel_ * bytes_per_element(*optimizer_) : 0) {}
