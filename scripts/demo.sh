@@ -1,7 +1,12 @@
 #!/usr/bin/env bash
 # Sets libzero up, and shows four ranks that talk.
 set -euo pipefail
-cd "$(dirname "$0")/.."
+cd "$(dirname "$(realpath "$0")")/.."
+
+if (($# > 0)); then
+  echo "usage: scripts/demo.sh" >&2
+  exit 2
+fi
 
 scripts/setup.sh
 

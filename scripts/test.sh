@@ -8,6 +8,15 @@
 set -uo pipefail
 cd "$(dirname "$(realpath "$0")")/.." || exit
 
+case ${1:-} in
+  "" | -L | -LE | -R | -E | -I | -V | -j | --rerun-failed | --repeat) ;;
+  -h | --help) exec sed -n '2,7s/^# \{0,1\}//p' scripts/test.sh ;;
+  *)
+    echo "scripts/test.sh: $1 is not one of ctest's options -L -R -E ..." >&2
+    exit 2
+    ;;
+esac
+
 scripts/setup.sh || exit
 export PATH=$PATH:$PWD/.venv/bin # where setup.sh puts ninja if it has to
 

@@ -64,14 +64,25 @@ struct Greeting {
   base::SegmentAddress roster;
 };
 
+// What they answer.
+struct Visitor {
+  int rank = 0;
+  int size = 0;
+};
+
+// What rank 0 says in the end.
+struct Verdict {
+  enum Kind { all_came, did_not_come, is_lost, other_size, is_taken };
+  Kind kind = all_came;
+  int rank = 0; // of whom it speaks
+  int size = 0; // what that rank, or rank 0, takes for the number of ranks
+};
+
 // For an answer that costs the other side nothing.
 constexpr double kPatienceSeconds = 5;
 
-// What it says to all of them in the end, or the rank that did not come.
-constexpr int kAllCame = -1;
-
 void limit_waiting(const UniqueFd& connection, double seconds) {
-  const timeval limit{static_cast<time_t>(seconds), 0};
+  const timeval limit{static_cast<time_t>(std::min(seconds, 1e9)), 0};
   ::setsockopt(
       connection.get(), SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof(limit));
 }
@@ -135,6 +146,37 @@ class LateWarning {
       {rank, "init", -1});
 }
 
+// Throws what a verdict means for a rank, unless it is a good one.
+void judge(const Verdict& verdict, int size, double timeout_seconds) {
+  switch (verdict.kind) {
+    case Verdict::all_came:
+      return;
+    case Verdict::did_not_come:
+      throw_timeout(
+          c10::str("rank ", verdict.rank, " did not come"),
+          verdict.rank,
+          timeout_seconds);
+    case Verdict::is_lost:
+      throw PeerLost(
+          c10::str("init: rank ", verdict.rank, " came and is gone"),
+          {verdict.rank, "init", -1});
+    case Verdict::other_size:
+      throw ConfigError(c10::str(
+          "init: here are ",
+          size,
+          " ranks, but rank ",
+          verdict.rank,
+          " says that there are ",
+          verdict.size,
+          ". Fix: set the same WORLD_SIZE for all"));
+    case Verdict::is_taken:
+      throw ConfigError(c10::str(
+          "init: another process is rank ",
+          verdict.rank,
+          " already. Fix: set another RANK for each"));
+  }
+}
+
 // Rank 0's side: who has come stays connected until all have.
 class Host {
  public:
@@ -159,22 +201,21 @@ class Host {
          missing = find_missing()) {
       warning.say(missing);
       if (base::seconds_since(start_) > timeout_seconds_) {
-        tell_all(*missing.begin());
+        tell_all({Verdict::did_not_come, *missing.begin()});
         throw_timeout(
             c10::str("ranks ", c10::Join(", ", missing), " did not come"),
             *missing.begin(),
             timeout_seconds_);
       }
       welcome_next();
+      look_for_lost();
     }
-    tell_all(kAllCame);
+    tell_all({Verdict::all_came});
     return std::move(roster_);
   }
 
  private:
-  std::set<int> find_missing() {
-    std::erase_if(
-        came_, [](const auto& visitor) { return has_hung_up(visitor.second); });
+  std::set<int> find_missing() const {
     std::set<int> missing;
     for (int rank = 1; rank < size_; ++rank) {
       if (!came_.contains(rank)) {
@@ -182,6 +223,20 @@ class Host {
       }
     }
     return missing;
+  }
+
+  void look_for_lost() {
+    for (const auto& [rank, visitor] : came_) {
+      if (has_hung_up(visitor)) {
+        end_with({Verdict::is_lost, rank});
+      }
+    }
+  }
+
+  // Tells all, and throws it here too.
+  void end_with(const Verdict& verdict) {
+    tell_all(verdict);
+    judge(verdict, size_, timeout_seconds_);
   }
 
   void welcome_next() {
@@ -195,13 +250,21 @@ class Host {
       return;
     }
     limit_waiting(visitor, kPatienceSeconds);
-    int rank = 0;
-    if (tell(visitor, Greeting{roster_.address()}) && hear(visitor, rank)) {
-      came_.insert_or_assign(rank, std::move(visitor));
+    Visitor who;
+    if (!tell(visitor, Greeting{roster_.address()}) || !hear(visitor, who)) {
+      return;
+    }
+    if (who.size != size_) {
+      tell(visitor, Verdict{Verdict::other_size, 0, size_});
+      end_with({Verdict::other_size, who.rank, who.size});
+    } else if (came_.contains(who.rank)) {
+      tell(visitor, Verdict{Verdict::is_taken, who.rank});
+    } else {
+      came_.emplace(who.rank, std::move(visitor));
     }
   }
 
-  void tell_all(int verdict) const {
+  void tell_all(const Verdict& verdict) const {
     for (const auto& [rank, visitor] : came_) {
       tell(visitor, verdict);
     }
@@ -237,14 +300,13 @@ Roster visit(
             Roster::attach(base::SharedMapping::open(greeting.roster));
         // Rank 0 has been waiting for longer than this one, and knows for whom.
         limit_waiting(connection, timeout_seconds + kPatienceSeconds);
-        int verdict = 0;
-        if (tell(connection, rank) && hear(connection, verdict)) {
-          if (verdict != kAllCame) {
-            throw_timeout(
-                c10::str("rank ", verdict, " did not come"),
-                verdict,
-                timeout_seconds);
+        Verdict verdict;
+        if (tell(connection, Visitor{rank, size})) {
+          if (!hear(connection, verdict)) {
+            verdict.kind = has_hung_up(connection) ? Verdict::is_lost
+                                                   : Verdict::did_not_come;
           }
+          judge(verdict, size, timeout_seconds);
           return roster;
         }
       }

@@ -1,7 +1,7 @@
 #include "engine/buffer_sync.h"
 
 #include <ATen/ops/from_blob.h>
-#include <c10/core/GradMode.h>
+#include <c10/core/InferenceMode.h>
 
 #include "base/alignment.h"
 
@@ -42,7 +42,7 @@ BufferSync::BufferSync(
 
 void BufferSync::offer() const {
   if (rank_ == 0) {
-    const c10::NoGradGuard no_grad;
+    const c10::InferenceMode may_have_been_made_in_it;
     for_each_place(
         buffers_, window_->data(0), [](const auto& buffer, auto* place) {
           tensor_at(buffer, place).copy_(buffer);
@@ -52,10 +52,14 @@ void BufferSync::offer() const {
 
 void BufferSync::take() const {
   if (rank_ != 0) {
-    const c10::NoGradGuard no_grad;
+    const c10::InferenceMode may_have_been_made_in_it;
     for_each_place(
         buffers_, window_->data(0), [](const at::Tensor& buffer, auto* place) {
-          buffer.copy_(tensor_at(buffer, place));
+          const at::Tensor value = tensor_at(buffer, place);
+          // A graph may have saved it: what does not change stays as it is.
+          if (!buffer.equal(value)) {
+            buffer.copy_(value);
+          }
         });
   }
 }

@@ -48,7 +48,9 @@ StepResult Engine::step() {
 StepResult Engine::run(const std::function<at::Tensor(int64_t)>& forward) {
   StepResult result;
   do {
-    for (int64_t i = 0; i < state_->accumulation_steps(); ++i) {
+    // A round that an exception has cut short goes on where it stopped.
+    for (int64_t i = state_->micro_step(); i < state_->accumulation_steps();
+         ++i) {
       backward(forward(i));
       result = step();
     }

@@ -59,6 +59,8 @@ StepResult EngineState::step() {
 
 StepResult EngineState::run_step() {
   check_parameters();
+  tamper_check_.check_members(
+      base::rank_prefix(rank(), group_->size()), all_parameters_of(*module_));
   if (micro_step_ > 0 && micro_step_ < accumulation_steps_) {
     return {.lr = groups_->lr(global_step_), .step = global_step_};
   }
@@ -100,8 +102,10 @@ void EngineState::join() {
 void EngineState::run_join() {
   check_parameters();
   for (;;) {
+    // What a rank has of an unfinished round still counts.
+    const bool has_nothing = micro_step_ == 0;
     reduce_what_is_left();
-    const Agreement agreement = agree(true);
+    const Agreement agreement = agree(has_nothing);
     if (agreement.all_joined) {
       end_round();
       return;
@@ -156,7 +160,12 @@ EngineState::Agreement EngineState::agree(bool joined) {
 
 void EngineState::update_parameters(double norm) {
   if (!config_.zero_optimization.ignore_unused_parameters) {
-    reducer_->check_all_have_gradients();
+    try {
+      reducer_->check_all_have_gradients(); // alike on all ranks
+    } catch (const ConfigError&) {
+      end_round();
+      throw;
+    }
   }
   const double limit = config_.gradient_clipping;
   decision_ = {.gradient_factor = 1, .step = global_step_};

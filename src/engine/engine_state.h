@@ -44,6 +44,9 @@ class EngineState {
   int64_t accumulation_steps() const {
     return accumulation_steps_;
   }
+  int64_t micro_step() const {
+    return micro_step_;
+  }
   ParameterGroups& groups() {
     return *groups_;
   }
@@ -124,6 +127,7 @@ class EngineState {
   void update_parameters(double norm);
   void publish_parameters();
   void end_round();
+  void agree_on_order(std::vector<Place>& places) const;
   void lend_a_copy(const Place& place) const;
   void write_back(const Place& place) const;
 

@@ -1,8 +1,10 @@
 // How a user reads and writes whole parameters and gradients, and what an
 // EngineState tells of itself.
+#include <algorithm>
 #include <cstring>
 
 #include "base/error.h"
+#include "base/hash.h"
 #include "base/log.h"
 #include "engine/engine_state.h"
 #include "shard/storage.h"
@@ -51,7 +53,8 @@ std::function<void()> EngineState::gather(
     places.push_back(place_of(tensor));
   }
   if (access == Access::write) {
-    barrier(); // nobody computes with what is about to change
+    // Also: nobody computes any more with what is about to change.
+    agree_on_order(places);
   }
   if (gatherer_) {
     for (const auto& tensor : tensors) {
@@ -85,18 +88,56 @@ std::function<void()> EngineState::gather(
   };
 }
 
+// All ranks write back in the same order, each parameter once.
+void EngineState::agree_on_order(std::vector<Place>& places) const {
+  const auto key = [this](const Place& place) {
+    size_t partition = 0;
+    while (partitions_[partition].get() != place.partition) {
+      ++partition;
+    }
+    return std::pair(partition, place.number);
+  };
+  std::sort(places.begin(), places.end(), [&](const auto& a, const auto& b) {
+    return key(a) < key(b);
+  });
+  const auto same = [&](const auto& a, const auto& b) {
+    return key(a) == key(b);
+  };
+  places.erase(std::unique(places.begin(), places.end(), same), places.end());
+  std::string names;
+  for (const auto& place : places) {
+    names += place.partition->parameter(place.number).name() + "\n";
+  }
+  const auto hashes =
+      group_->exchange(CommOp::all_gather, {base::hash_of(names)});
+  const bool agreed = std::all_of(
+      hashes.begin(), hashes.end(), [&](int64_t h) { return h == hashes[0]; });
+  if (!agreed) {
+    throw ConfigError(c10::str(
+        base::rank_prefix(rank(), group_->size()),
+        "gather: the ranks want to write different parameters; here ",
+        places.size(),
+        places.empty()
+            ? std::string()
+            : c10::str(
+                  ", the first is '",
+                  places[0].partition->parameter(places[0].number).name(),
+                  "'"),
+        ". Fix: pass the same parameters on every rank"));
+  }
+}
+
 // Where there is one copy for all, only rank 0 writes to it; what the others
 // write meanwhile goes nowhere.
 void EngineState::lend_a_copy(const Place& place) const {
-  const auto& tensor = place.partition->parameter(place.number).tensor;
+  const auto& storage = place.partition->parameter(place.number).storage;
   if (place.partition->parameter_home() != Home::once || rank() == 0 ||
-      tensor.numel() == 0) {
+      storage.nbytes() == 0) {
     return;
   }
-  auto memory = std::make_shared_for_overwrite<std::byte[]>(tensor.nbytes());
-  std::memcpy(
-      memory.get(), shard::flat_view(tensor).const_data_ptr(), tensor.nbytes());
-  shard::point_at(tensor, memory.get(), memory);
+  auto memory = std::make_shared_for_overwrite<std::byte[]>(storage.nbytes());
+  std::memcpy(memory.get(), storage.data(), storage.nbytes());
+  shard::point_at(storage, memory.get(), memory);
 }
 
 // Rank 0's values become everybody's.
@@ -106,9 +147,8 @@ void EngineState::write_back(const Place& place) const {
   if (range.empty()) {
     return;
   }
-  const auto& tensor = partition.parameter(place.number).tensor;
-  auto* here =
-      static_cast<std::byte*>(shard::flat_view(tensor).mutable_data_ptr());
+  const auto& storage = partition.parameter(place.number).storage;
+  auto* here = static_cast<std::byte*>(storage.mutable_data());
   if (rank() == 0 && partition.parameter_home() == Home::shard) {
     partition.write(place.number, here);
   }
@@ -119,13 +159,13 @@ void EngineState::write_back(const Place& place) const {
   switch (partition.parameter_home()) {
     case Home::once:
       shard::point_at(
-          tensor,
+          storage,
           partition.parameter_at(rank(), range.begin, 0),
           partition.window());
       break;
     case Home::full:
       std::memcpy(
-          here, partition.parameter_at(0, range.begin, 0), tensor.nbytes());
+          here, partition.parameter_at(0, range.begin, 0), storage.nbytes());
       break;
     default:
       partition.read(place.number, here);

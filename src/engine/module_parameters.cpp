@@ -1,10 +1,13 @@
 #include "engine/module_parameters.h"
 
+#include <ATen/MemoryOverlap.h>
+
 #include <algorithm>
 #include <map>
 #include <sstream>
 
 #include "base/error.h"
+#include "base/hash.h"
 #include "base/log.h"
 #include "comm/shm/collectives.h"
 #include "observe/gradient_observer.h"
@@ -117,17 +120,9 @@ std::string describe(const std::vector<Parameter>& parameters) {
   return text.str();
 }
 
-int64_t hash_of(const std::string& text) {
-  uint64_t hash = 14695981039346656037ULL; // FNV-1a
-  for (const char c : text) {
-    hash = (hash ^ static_cast<unsigned char>(c)) * 1099511628211ULL;
-  }
-  return static_cast<int64_t>(hash);
-}
-
 std::string line_of(std::istringstream& text) {
   std::string line;
-  return std::getline(text, line) ? line : "no more parameters";
+  return std::getline(text, line) ? line : "no more";
 }
 
 } // namespace
@@ -135,7 +130,7 @@ std::string line_of(std::istringstream& text) {
 std::vector<Parameter> parameters_of(
     const torch::nn::Module& module,
     const std::string& prefix) {
-  auto parameters = unique_tensors(module.named_parameters());
+  auto parameters = all_parameters_of(module);
   std::string problems;
   for (const auto& parameter : parameters) {
     const std::string problem = problem_of(parameter);
@@ -151,21 +146,31 @@ std::vector<Parameter> parameters_of(
   return parameters;
 }
 
+std::vector<Parameter> all_parameters_of(const torch::nn::Module& module) {
+  return unique_tensors(module.named_parameters());
+}
+
 std::vector<Parameter> buffers_of(const torch::nn::Module& module) {
   auto buffers = unique_tensors(module.named_buffers());
   std::erase_if(buffers, [](const Parameter& buffer) {
-    return !buffer.tensor.device().is_cpu() ||
-        buffer.tensor.layout() != at::kStrided;
+    const auto& tensor = buffer.tensor;
+    // One that was expanded cannot be written to; it is a constant.
+    return !tensor.device().is_cpu() || tensor.layout() != at::kStrided ||
+        at::has_internal_overlap(tensor) != at::MemOverlap::No;
   });
   return buffers;
 }
 
 void check_same_on_all_ranks(
     comm::Group& group,
-    const std::vector<Parameter>& parameters) {
-  const std::string text = describe(parameters);
+    const Config& config,
+    const std::vector<Parameter>& parameters,
+    const std::vector<Parameter>& buffers) {
+  const std::string text =
+      config.to_json() + "\n" + describe(parameters) + describe(buffers);
   const auto hashes = group.exchange(
-      CommOp::all_gather, {hash_of(text), static_cast<int64_t>(text.size())});
+      CommOp::all_gather,
+      {base::hash_of(text), static_cast<int64_t>(text.size())});
   bool same = true;
   for (size_t i = 2; i < hashes.size(); i += 2) {
     same = same && hashes[i] == hashes[0] && hashes[i + 1] == hashes[1];
@@ -193,11 +198,11 @@ void check_same_on_all_ranks(
   }
   throw ConfigError(c10::str(
       base::rank_prefix(group.rank(), group.size()),
-      "the ranks have different modules",
+      "the ranks have different modules or configurations",
       here == there
           ? std::string(": see the messages of the others")
           : c10::str(": expected '", there, "' as on rank 0, got '", here, "'"),
-      ". Fix: build the same module on every rank"));
+      ". Fix: build the same module with the same configuration on every rank"));
 }
 
 } // namespace zero::engine

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <torch/nn/module.h>
+#include <zero/config.h>
 
 #include <memory>
 #include <string>
@@ -19,13 +20,19 @@ std::vector<shard::Parameter> parameters_of(
     const torch::nn::Module& module,
     const std::string& prefix);
 
-// Buffers that hold data on the CPU, each once.
+// The same, whatever they are like.
+std::vector<shard::Parameter> all_parameters_of(
+    const torch::nn::Module& module);
+
+// Buffers that hold data on the CPU and can be written to, each once.
 std::vector<shard::Parameter> buffers_of(const torch::nn::Module& module);
 
 // Collective. Throws: ConfigError on every rank, naming the first difference,
-// unless all ranks have the same names, shapes and types.
+// unless all ranks have the same configuration, names, shapes and types.
 void check_same_on_all_ranks(
     comm::Group& group,
-    const std::vector<shard::Parameter>& parameters);
+    const Config& config,
+    const std::vector<shard::Parameter>& parameters,
+    const std::vector<shard::Parameter>& buffers);
 
 } // namespace zero::engine

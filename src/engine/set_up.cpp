@@ -60,8 +60,7 @@ std::shared_ptr<comm::Group> make_group(
 }
 
 const std::byte* data_of(const Parameter& parameter) {
-  return static_cast<const std::byte*>(
-      shard::flat_view(parameter.tensor).const_data_ptr());
+  return static_cast<const std::byte*>(parameter.storage.data());
 }
 
 } // namespace
@@ -127,7 +126,11 @@ EngineState::EngineState(
     train(*partition);
   }
   watch_frozen();
-  buffers_ = std::make_unique<BufferSync>(buffers_of(*module_), group_);
+  auto buffers = buffers_of(*module_);
+  for (const auto& buffer : buffers) {
+    tamper_check_.accept_buffer(buffer);
+  }
+  buffers_ = std::make_unique<BufferSync>(std::move(buffers), group_);
   buffers_->offer();
   barrier();
   buffers_->take();
@@ -163,15 +166,16 @@ std::vector<Parameter> EngineState::all_parameters() const {
 void EngineState::make_partitions() {
   auto parameters =
       parameters_of(*module_, base::rank_prefix(rank(), group_->size()));
-  check_same_on_all_ranks(*group_, parameters);
+  check_same_on_all_ranks(*group_, config_, parameters, buffers_of(*module_));
   // Backward completes gradients in about the reverse order of registration.
   std::map<std::pair<bool, at::ScalarType>, std::vector<Parameter>> kinds;
   std::reverse(parameters.begin(), parameters.end());
-  for (const auto& parameter : parameters) {
+  for (auto& parameter : parameters) {
     const auto& tensor = parameter.tensor;
     if (!shard::owns_its_storage(tensor)) {
       shard::give_own_storage(tensor);
     }
+    parameter.storage = tensor.storage();
     kinds[{!tensor.requires_grad(), tensor.scalar_type()}].push_back(parameter);
   }
   for (auto& [kind, members] : kinds) {
@@ -245,25 +249,25 @@ void EngineState::take_storages(const Partition& partition) const {
     const auto range = partition.layout().parameter(i);
     if (!range.empty()) {
       shard::point_at(
-          partition.parameter(i).tensor,
+          partition.parameter(i).storage,
           partition.parameter_at(rank(), range.begin, 0),
           partition.window());
     }
   }
 }
 
-// The module gets memory of its own again, unless it has changed hands.
+// The module's storages get memory of their own again.
 void EngineState::return_storages(const Partition& partition) const {
   for (int i = 0; i < partition.layout().num_parameters(); ++i) {
-    const auto& tensor = partition.parameter(i).tensor;
-    if (tensor.numel() == 0 || !shard::owns_its_storage(tensor)) {
+    const auto& storage = partition.parameter(i).storage;
+    if (storage.nbytes() == 0) {
       continue;
     }
     try {
       auto memory =
-          std::make_shared_for_overwrite<std::byte[]>(tensor.nbytes());
+          std::make_shared_for_overwrite<std::byte[]>(storage.nbytes());
       partition.read(i, memory.get());
-      shard::point_at(tensor, memory.get(), memory);
+      shard::point_at(storage, memory.get(), memory);
     } catch (const std::bad_alloc&) {
       // It stays in the window, which lives as long as it does, or absent.
       base::log_warning(

@@ -1,5 +1,7 @@
 #include "engine/tamper_check.h"
 
+#include <set>
+
 #include "base/error.h"
 
 namespace zero::engine {
@@ -36,8 +38,49 @@ void TamperCheck::accept_values(const shard::Parameter& parameter) {
   }
 }
 
+void TamperCheck::accept_buffer(const shard::Parameter& buffer) {
+  buffers_.push_back(mark_of(buffer));
+}
+
+void TamperCheck::check_members(
+    const std::string& prefix,
+    const std::vector<shard::Parameter>& now) const {
+  std::set<const void*> known;
+  for (const auto& mark : marks_) {
+    known.insert(mark.parameter.tensor.unsafeGetTensorImpl());
+  }
+  for (const auto& parameter : now) {
+    if (!known.contains(parameter.tensor.unsafeGetTensorImpl())) {
+      throw ConfigError(c10::str(
+          prefix,
+          "parameter '",
+          parameter.name(),
+          "' is new in the module: it would not be trained. Fix: add and "
+          "replace parameters before the engine is made"));
+    }
+  }
+}
+
 void TamperCheck::check(const std::string& prefix) const {
   std::string problems;
+  for (const auto& mark : buffers_) {
+    const auto& tensor = mark.parameter.tensor;
+    if (tensor.sizes() != mark.sizes || tensor.scalar_type() != mark.dtype) {
+      throw ConfigError(c10::str(
+          prefix,
+          "buffer '",
+          mark.parameter.name(),
+          "' has sizes ",
+          tensor.sizes(),
+          " and type ",
+          tensor.scalar_type(),
+          ", when the engine was made ",
+          at::IntArrayRef(mark.sizes),
+          " and ",
+          mark.dtype,
+          ". Fix: keep what grows in a member that is not registered"));
+    }
+  }
   for (const auto& mark : marks_) {
     const Mark now = mark_of(mark.parameter);
     const char* what = now.storage != mark.storage || now.dtype != mark.dtype ||

@@ -1,5 +1,6 @@
 // Defines TamperCheck: notices parameters that were changed, replaced or moved
-// other than by the engine. Every call of the engine begins with it.
+// other than by the engine, and buffers that have another size. Every call of
+// the engine begins with it.
 #pragma once
 
 #include <cstdint>
@@ -18,8 +19,15 @@ class TamperCheck {
   // New values in the same memory. A replaced parameter stays noticed.
   void accept_values(const shard::Parameter& parameter);
 
+  // Its values are the user's; its size and type are remembered.
+  void accept_buffer(const shard::Parameter& buffer);
+
   // Throws: ConfigError naming every parameter that is not as it was.
   void check(const std::string& prefix) const;
+  // Throws: ConfigError naming what the module has now in their place.
+  void check_members(
+      const std::string& prefix,
+      const std::vector<shard::Parameter>& now) const;
 
  private:
   struct Mark {
@@ -33,6 +41,7 @@ class TamperCheck {
   static Mark mark_of(const shard::Parameter& parameter);
 
   std::vector<Mark> marks_;
+  std::vector<Mark> buffers_;
 };
 
 } // namespace zero::engine

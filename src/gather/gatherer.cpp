@@ -49,12 +49,10 @@ Gatherer::Gatherer(
       units_.push_back(
           {.partition = partition,
            .number = number++,
-           .bytes = static_cast<int64_t>(parameter.tensor.nbytes())});
-      storages.push_back(parameter.tensor.unsafeGetTensorImpl()
-                             ->unsafe_storage()
-                             .unsafeGetStorageImpl());
+           .bytes = static_cast<int64_t>(parameter.storage.nbytes())});
+      storages.push_back(parameter.storage.unsafeGetStorageImpl());
       if (units_.back().bytes > 0) {
-        shard::make_absent(parameter.tensor, absent_message(parameter.name()));
+        shard::make_absent(parameter.storage, absent_message(parameter.name()));
       } else {
         units_.back().state = State::present; // there is nothing to gather
       }
@@ -130,7 +128,7 @@ void Gatherer::before_use(int number) noexcept {
     // The operator finds it absent, and throws what is said here.
     const auto& wanted = unit(number);
     shard::make_absent(
-        wanted.partition->parameter(wanted.number).tensor,
+        wanted.partition->parameter(wanted.number).storage,
         no_memory_message(wanted));
   }
   wanted_.notify_one();
@@ -155,10 +153,15 @@ void Gatherer::acquire(Lock& lock, int number) {
 }
 
 void Gatherer::release(int number) {
-  --unit(number).num_pins;
-  // What was needed beyond the budget is not needed any more.
+  // What was needed beyond the budget is not needed any more. This one stays
+  // until there is need for another: often the next operator uses it again, as
+  // a product does after the view of its transpose. A budget of 0 keeps
+  // nothing.
+  const int kept = options_.budget_bytes > 0 ? 1 : 0;
+  unit(number).num_pins -= 1 - kept;
   while (present_bytes_ > options_.budget_bytes && drop_one(-1)) {
   }
+  unit(number).num_pins -= kept;
 }
 
 // Without the lock while it copies.
@@ -183,12 +186,14 @@ void Gatherer::copy(const Unit& wanted) const {
 
 void Gatherer::show(const Unit& wanted) const {
   shard::point_at(
-      wanted.partition->parameter(wanted.number).tensor, wanted.block, nullptr);
+      wanted.partition->parameter(wanted.number).storage,
+      wanted.block,
+      nullptr);
 }
 
 void Gatherer::drop(Unit& dropped) {
   const auto& parameter = dropped.partition->parameter(dropped.number);
-  shard::make_absent(parameter.tensor, absent_message(parameter.name()));
+  shard::make_absent(parameter.storage, absent_message(parameter.name()));
   slab_.free(dropped.block);
   dropped.block = nullptr;
   dropped.state = State::absent;
@@ -302,6 +307,7 @@ void Gatherer::pause() {
       drop(each);
     }
   }
+  slab_.free_unused();
 }
 
 void Gatherer::resume() {

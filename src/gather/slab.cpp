@@ -88,4 +88,8 @@ void Slab::free(std::byte* block) {
   found->in_use = false;
 }
 
+void Slab::free_unused() {
+  std::erase_if(apart_, [](const Apart& apart) { return !apart.in_use; });
+}
+
 } // namespace zero::gather

@@ -3,7 +3,7 @@
 //
 // Blocks lie in one region of the budget's size, first fit. What does not fit,
 // because operators need more at once than the budget or because of gaps, lies
-// in regions of its own, which are kept for the next time.
+// in regions of its own, which are kept for the next time until free_unused().
 //
 // Not thread-safe; the owner locks.
 #pragma once
@@ -30,6 +30,9 @@ class Slab {
   std::byte* allocate_apart(int64_t bytes);
 
   void free(std::byte* block);
+
+  // Gives back what lies apart and is not in use.
+  void free_unused();
 
  private:
   struct Apart {

@@ -107,7 +107,7 @@ bool Reducer::has_unreduced_gradients() const {
 }
 
 bool Reducer::is_reduced(ParameterId id, const at::Tensor& grad) const {
-  return full_gradients_ && num_passes_ > 0 &&
+  return full_gradients_ && num_passes_ > 0 && grad.layout() == at::kStrided &&
       grad.const_data_ptr() ==
       partition(id.partition).gradient_view(id.number).const_data_ptr();
 }

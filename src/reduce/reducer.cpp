@@ -172,19 +172,14 @@ void Reducer::gradient_ready(ParameterId id) {
   }
 }
 
-void Reducer::take(ParameterId id, const at::Tensor& grad) {
+void Reducer::take(ParameterId id, const at::Tensor& given) {
   const auto& part = partition(id.partition);
   const auto& parameter = part.parameter(id.number);
-  if (grad.layout() != at::kStrided) {
-    throw ConfigError(c10::str(
-        base::rank_prefix(group_->rank(), group_->size()),
-        "parameter '",
-        parameter.name(),
-        "' has a sparse gradient, which cannot be partitioned. Fix: use dense "
-        "gradients (EmbeddingOptions().sparse(false))"));
-  }
   flags_->set(id);
   const c10::NoGradGuard no_grad;
+  // Rows that are missing on this rank may be there on another.
+  const at::Tensor grad =
+      given.layout() == at::kStrided ? given : given.to_dense();
   if (full_gradients_) {
     move_into_window(id, grad);
     return;

@@ -167,7 +167,7 @@ class Reducer : private ExchangeHandler {
     return first_buckets_[static_cast<size_t>(partition)];
   }
 
-  void take(ParameterId id, const at::Tensor& grad);
+  void take(ParameterId id, const at::Tensor& given);
   void move_into_window(ParameterId id, const at::Tensor& grad);
   void mark_ready(ParameterId id);
   void publish(int bucket);

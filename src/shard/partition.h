@@ -31,6 +31,7 @@ namespace zero::shard {
 struct Parameter {
   std::vector<std::string> names; // the first one is what messages say
   at::Tensor tensor;
+  c10::Storage storage = {}; // the tensor's, until somebody gives it another
 
   const std::string& name() const {
     return names.front();

@@ -1,7 +1,8 @@
 // Defines how a parameter's memory is taken over: its StorageImpl stays the
 // same object and points elsewhere, so that views, tied weights and tensors
 // that autograd has saved go on working. Used by the engine, and by gather/
-// where parameters come and go.
+// where parameters come and go. They hold the storage itself: a user may give
+// the tensor another one, which is none of theirs.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -17,22 +18,15 @@ bool owns_its_storage(const at::Tensor& tensor);
 // Gives the tensor a storage of its own that it fills, with the same values.
 void give_own_storage(const at::Tensor& tensor);
 
-// The elements in the order in which they lie in memory, as one dimension.
-// Requires: owns_its_storage().
-at::Tensor flat_view(const at::Tensor& tensor);
-
-// Points the tensor's storage at `data`, which `keep_alive` owns.
-// Requires: owns_its_storage(); `data` has as many bytes.
+// Points the storage at `data`, which `keep_alive` owns and which has as many
+// bytes.
 void point_at(
-    const at::Tensor& tensor,
+    const c10::Storage& storage,
     void* data,
     std::shared_ptr<void> keep_alive);
 
 // Leaves the storage without data: whoever reads it gets an error with this
 // text. Its size stays, so that views can still be made.
-void make_absent(const at::Tensor& tensor, const std::string& message);
-
-// Whether it was left so.
-bool is_absent(const at::Tensor& tensor);
+void make_absent(const c10::Storage& storage, const std::string& message);
 
 } // namespace zero::shard

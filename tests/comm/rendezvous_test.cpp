@@ -70,6 +70,97 @@ TEST(Rendezvous, WhoHasMetRankZeroNamesTheOneThatIsMissing) {
   }
 }
 
+// Starts a process that meets the others and never ends by itself.
+pid_t start_visitor(const std::string& name, int rank, int size) {
+  const pid_t pid = ::fork();
+  if (pid == 0) {
+    try {
+      meet(name, rank, size, 60);
+    } catch (const std::exception&) {
+    }
+    ::pause();
+  }
+  return pid;
+}
+
+void kill_and_await(pid_t pid) {
+  ::kill(pid, SIGKILL);
+  ::waitpid(pid, nullptr, 0);
+}
+
+TEST(Rendezvous, ARankThatIsKilledWhileOthersAreAwaitedIsLost) {
+  const std::string name = unique_name("killed");
+  const pid_t victim = start_visitor(name, 1, 3);
+  std::thread killer([&] {
+    std::this_thread::sleep_for(std::chrono::seconds(1));
+    kill_and_await(victim);
+  });
+  try {
+    meet(name, 0, 3, 60);
+    ADD_FAILURE();
+  } catch (const PeerLost& lost) {
+    EXPECT_EQ(lost.rank(), 1) << lost.what();
+  }
+  killer.join();
+}
+
+TEST(Rendezvous, RankZeroThatIsKilledIsLost) {
+  const std::string name = unique_name("host");
+  const pid_t victim = start_visitor(name, 0, 3);
+  std::thread killer([&] {
+    std::this_thread::sleep_for(std::chrono::seconds(1));
+    kill_and_await(victim);
+  });
+  try {
+    meet(name, 1, 3, 60);
+    ADD_FAILURE();
+  } catch (const PeerLost& lost) {
+    EXPECT_EQ(lost.rank(), 0) << lost.what();
+  }
+  killer.join();
+}
+
+TEST(Rendezvous, RanksThatDisagreeOnTheirNumberAllHearOfIt) {
+  const std::string name = unique_name("number");
+  std::vector<std::thread> threads;
+  for (int rank = 0; rank < 2; ++rank) {
+    threads.emplace_back([&, rank] {
+      try {
+        meet(name, rank, rank == 0 ? 4 : 3, 60);
+        ADD_FAILURE();
+      } catch (const ConfigError& error) {
+        const std::string text = error.what();
+        EXPECT_NE(text.find("WORLD_SIZE"), std::string::npos) << text;
+      }
+    });
+  }
+  for (auto& thread : threads) {
+    thread.join();
+  }
+}
+
+TEST(Rendezvous, ARankThatIsThereTwiceIsRefused) {
+  const std::string name = unique_name("twice");
+  std::atomic<int> refused = 0;
+  std::vector<std::thread> threads;
+  for (const int rank : {0, 1, 1}) {
+    threads.emplace_back([&, rank] {
+      try {
+        meet(name, rank, 3, 3);
+        ADD_FAILURE();
+      } catch (const ConfigError&) {
+        ++refused;
+      } catch (const CommTimeout& error) {
+        EXPECT_EQ(error.rank(), 2) << error.what();
+      }
+    });
+  }
+  for (auto& thread : threads) {
+    thread.join();
+  }
+  EXPECT_EQ(refused, 1);
+}
+
 TEST(Rendezvous, ATakenMeetingPointIsNamed) {
   const std::string name = unique_name("taken");
   std::thread first([&] { EXPECT_THROW(meet(name, 0, 2, 2), CommTimeout); });

@@ -1,0 +1,188 @@
+// What users do with their module behind the engine's back, and ranks that do
+// not do the same: an error that names it, or the right thing, never damage.
+#include <zero/zero.h>
+
+#include "comm/ranks.h"
+#include "engine/error_of.h"
+#include "engine/models.h"
+#include "engine/settings.h"
+
+namespace zero::test {
+namespace {
+
+TEST(PastTheEngine, AConvertedModuleIsNamedAndStaysWhole) {
+  for (const auto& setting : all_settings()) {
+    run_threads(2, [&](World world) {
+      SCOPED_TRACE(c10::str(setting));
+      torch::nn::Linear net(40, 30);
+      {
+        Engine engine(world, net.ptr(), plain_config(setting));
+        const std::string moving = error_of([&] { net->to(torch::kBFloat16); });
+        const bool absent = setting.stage == 3 && !setting.shared;
+        EXPECT_EQ(moving != "no error", absent) << moving;
+        if (!absent) {
+          const std::string text = error_of([&] { engine.step(); });
+          EXPECT_TRUE(has(text, "'weight' was replaced or moved")) << text;
+        }
+        world.barrier();
+      }
+      if (net->weight.scalar_type() == torch::kBFloat16) {
+        EXPECT_TRUE(net->weight.isfinite().all().item<bool>());
+        EXPECT_LE(net->weight.abs().max().item<double>(), 1);
+      }
+    });
+  }
+}
+
+TEST(PastTheEngine, NewDataOfTheUsersIsNotTouched) {
+  for (const auto& setting : all_settings()) {
+    run_threads(2, [&](World world) {
+      SCOPED_TRACE(c10::str(setting));
+      torch::nn::Linear net(40, 30);
+      {
+        Engine engine(world, net.ptr(), plain_config(setting));
+        net->weight.set_data(torch::full({30, 40}, 7.0F));
+        net->bias.set_data(torch::full({3}, 5.0F));
+        const std::string text = error_of([&] { engine.step(); });
+        EXPECT_TRUE(has(text, "'bias' was replaced or moved")) << text;
+        world.barrier();
+      }
+      EXPECT_TRUE(torch::equal(net->weight, torch::full({30, 40}, 7.0F)));
+      EXPECT_TRUE(torch::equal(net->bias, torch::full({3}, 5.0F)));
+    });
+  }
+}
+
+TEST(PastTheEngine, AParameterThatIsNewInTheModuleIsNamed) {
+  run_threads(2, [&](World world) {
+    torch::nn::Sequential net(torch::nn::Linear(4, 4));
+    Engine engine(world, net.ptr(), plain_config({1, true}));
+    net->push_back(torch::nn::Linear(4, 2));
+    const std::string text = error_of([&] { engine.step(); });
+    EXPECT_TRUE(has(text, "'1.weight' is new")) << text;
+  });
+}
+
+struct WithBufferImpl : torch::nn::Module {
+  explicit WithBufferImpl(const at::Tensor& value) {
+    weight = register_parameter("weight", torch::ones({3}));
+    kept = register_buffer("kept", value);
+  }
+  at::Tensor weight, kept;
+};
+TORCH_MODULE(WithBuffer);
+
+TEST(PastTheEngine, BuffersThatDifferOrChangeTheirSizeAreNamed) {
+  run_threads(2, [&](World world) {
+    WithBuffer different(torch::ones({world.rank() + 3}));
+    const std::string at_start = error_of([&] {
+      const Engine engine(world, different.ptr(), plain_config({1, true}));
+    });
+    EXPECT_TRUE(has(at_start, world.rank() == 0 ? "others" : "kept float [4]"))
+        << at_start;
+
+    WithBuffer growing(torch::ones({3}));
+    Engine engine(world, growing.ptr(), plain_config({1, true}));
+    growing->kept.resize_({5000});
+    const std::string later = error_of([&] { engine.step(); });
+    EXPECT_TRUE(has(later, "buffer 'kept' has sizes [5000]")) << later;
+  });
+}
+
+TEST(PastTheEngine, BuffersThatCannotBeWrittenAsUsualAreNoTrouble) {
+  run_threads(2, [&](World world) {
+    WithBuffer expanded(torch::ones({1}).expand({4, 4}));
+    Engine first(world, expanded.ptr(), plain_config({1, true}));
+    first.step();
+    at::Tensor made_in_it;
+    {
+      const c10::InferenceMode inference;
+      made_in_it = torch::full({3}, static_cast<float>(world.rank()));
+    }
+    WithBuffer inferred(made_in_it);
+    Engine second(world, inferred.ptr(), plain_config({1, true}));
+    EXPECT_TRUE(torch::equal(inferred->kept, torch::zeros({3})));
+  });
+}
+
+TEST(PastTheEngine, ConfigurationsThatDifferAreNamed) {
+  const std::vector<std::function<void(Config&)>> changes{
+      [](Config& config) { config.zero_optimization.stage = 2; },
+      [](Config& config) { config.libzero.shared_memory = false; },
+      [](Config& config) { config.optimizer.lr = 0.25; },
+      [](Config& config) { config.gradient_clipping = 3; },
+      [](Config& config) { config.zero_optimization.reduce_bucket_size = 7; }};
+  for (const auto& change : changes) {
+    run_threads(2, [&](World world) {
+      torch::nn::Linear net(4, 4);
+      Config config = plain_config({1, true});
+      if (world.rank() == 1) {
+        change(config);
+      }
+      const std::string text =
+          error_of([&] { const Engine engine(world, net.ptr(), config); });
+      EXPECT_TRUE(has(text, "different modules or configurations")) << text;
+    });
+  }
+}
+
+TEST(PastTheEngine, WhatRanksWriteMayComeInAnyOrder) {
+  for (const auto& setting : all_settings()) {
+    run_threads(2, [&](World world) {
+      SCOPED_TRACE(c10::str(setting));
+      torch::nn::Linear net(4, 3);
+      Engine engine(world, net.ptr(), plain_config(setting));
+      std::vector<at::Tensor> list{net->weight, net->bias, net->weight};
+      if (world.rank() == 1) {
+        list = {net->bias, net->weight};
+      }
+      {
+        const auto guard = engine.gather(list, Access::write);
+        const torch::NoGradGuard no_grad;
+        net->weight.fill_(world.rank() + 2);
+        net->bias.fill_(world.rank() + 4);
+      }
+      const auto guard = engine.gather(*net);
+      EXPECT_TRUE(torch::equal(net->weight, torch::full({3, 4}, 2.0F)));
+      EXPECT_TRUE(torch::equal(net->bias, torch::full({3}, 4.0F)));
+    });
+  }
+  run_threads(2, [&](World world) {
+    torch::nn::Linear net(4, 3);
+    Engine engine(world, net.ptr(), plain_config({3, false}));
+    const auto& own = world.rank() == 0 ? net->weight : net->bias;
+    const std::string text = error_of(
+        [&] { const auto guard = engine.gather({own}, Access::write); });
+    EXPECT_TRUE(has(text, "want to write different parameters")) << text;
+  });
+}
+
+TEST(PastTheEngine, SparseGradientsCountAsDenseOnes) {
+  for (const auto& setting : all_settings()) {
+    run_threads(2, [&](World world) {
+      SCOPED_TRACE(c10::str(setting));
+      std::vector<at::Tensor> trained;
+      for (const bool sparse : {false, true}) {
+        torch::nn::Embedding net(
+            torch::nn::EmbeddingOptions(20, 6).sparse(sparse));
+        {
+          const torch::NoGradGuard no_grad;
+          net->weight.copy_(random_floats({20, 6}, 3));
+        }
+        Engine engine(world, net.ptr(), plain_config(setting));
+        for (uint64_t step = 0; step < 3; ++step) {
+          const auto seed = 10 * step + static_cast<uint64_t>(world.rank());
+          engine.backward(net(random_ints(20, {7}, seed)).square().sum());
+          engine.step();
+        }
+        const auto guard = engine.gather(*net);
+        trained.push_back(net->weight.detach().clone());
+        world.barrier();
+      }
+      EXPECT_TRUE(torch::allclose(trained[0], trained[1]));
+    });
+  }
+}
+
+} // namespace
+} // namespace zero::test
