@@ -52,7 +52,7 @@ struct StepResult {
 // its own slice, so that the sum over the ranks is what the machine holds.
 struct MemoryAccount {
   int64_t parameters = 0;
-  int64_t gathered = 0; // parameters of other ranks that are here now
+  int64_t gathered = 0; // whole parameters that were gathered and are here
   int64_t gathered_peak = 0;
   int64_t gradients = 0;
   int64_t optimizer = 0;

@@ -72,8 +72,8 @@ struct Visitor {
 
 // What rank 0 says in the end.
 struct Verdict {
-  enum Kind { all_came, did_not_come, is_lost, other_size, is_taken };
-  Kind kind = all_came;
+  enum class Kind { all_came, did_not_come, is_lost, other_size, is_taken };
+  Kind kind = Kind::all_came;
   int rank = 0; // of whom it speaks
   int size = 0; // what that rank, or rank 0, takes for the number of ranks
 };
@@ -149,18 +149,18 @@ class LateWarning {
 // Throws what a verdict means for a rank, unless it is a good one.
 void judge(const Verdict& verdict, int size, double timeout_seconds) {
   switch (verdict.kind) {
-    case Verdict::all_came:
+    case Verdict::Kind::all_came:
       return;
-    case Verdict::did_not_come:
+    case Verdict::Kind::did_not_come:
       throw_timeout(
           c10::str("rank ", verdict.rank, " did not come"),
           verdict.rank,
           timeout_seconds);
-    case Verdict::is_lost:
+    case Verdict::Kind::is_lost:
       throw PeerLost(
           c10::str("init: rank ", verdict.rank, " came and is gone"),
           {verdict.rank, "init", -1});
-    case Verdict::other_size:
+    case Verdict::Kind::other_size:
       throw ConfigError(c10::str(
           "init: here are ",
           size,
@@ -169,7 +169,7 @@ void judge(const Verdict& verdict, int size, double timeout_seconds) {
           " says that there are ",
           verdict.size,
           ". Fix: set the same WORLD_SIZE for all"));
-    case Verdict::is_taken:
+    case Verdict::Kind::is_taken:
       throw ConfigError(c10::str(
           "init: another process is rank ",
           verdict.rank,
@@ -201,7 +201,7 @@ class Host {
          missing = find_missing()) {
       warning.say(missing);
       if (base::seconds_since(start_) > timeout_seconds_) {
-        tell_all({Verdict::did_not_come, *missing.begin()});
+        tell_all({Verdict::Kind::did_not_come, *missing.begin()});
         throw_timeout(
             c10::str("ranks ", c10::Join(", ", missing), " did not come"),
             *missing.begin(),
@@ -210,7 +210,7 @@ class Host {
       welcome_next();
       look_for_lost();
     }
-    tell_all({Verdict::all_came});
+    tell_all({Verdict::Kind::all_came});
     return std::move(roster_);
   }
 
@@ -228,7 +228,7 @@ class Host {
   void look_for_lost() {
     for (const auto& [rank, visitor] : came_) {
       if (has_hung_up(visitor)) {
-        end_with({Verdict::is_lost, rank});
+        end_with({Verdict::Kind::is_lost, rank});
       }
     }
   }
@@ -255,10 +255,10 @@ class Host {
       return;
     }
     if (who.size != size_) {
-      tell(visitor, Verdict{Verdict::other_size, 0, size_});
-      end_with({Verdict::other_size, who.rank, who.size});
+      tell(visitor, Verdict{Verdict::Kind::other_size, 0, size_});
+      end_with({Verdict::Kind::other_size, who.rank, who.size});
     } else if (came_.contains(who.rank)) {
-      tell(visitor, Verdict{Verdict::is_taken, who.rank});
+      tell(visitor, Verdict{Verdict::Kind::is_taken, who.rank});
     } else {
       came_.emplace(who.rank, std::move(visitor));
     }
@@ -303,8 +303,9 @@ Roster visit(
         Verdict verdict;
         if (tell(connection, Visitor{rank, size})) {
           if (!hear(connection, verdict)) {
-            verdict.kind = has_hung_up(connection) ? Verdict::is_lost
-                                                   : Verdict::did_not_come;
+            verdict.kind = has_hung_up(connection)
+                ? Verdict::Kind::is_lost
+                : Verdict::Kind::did_not_come;
           }
           judge(verdict, size, timeout_seconds);
           return roster;

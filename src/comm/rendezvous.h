@@ -12,8 +12,9 @@ namespace zero::comm {
 // socket in the abstract namespace, which leaves no file behind; each side
 // makes sure that the other runs as the same user.
 // Blocks until every rank is there.
-// Throws, on all: CommTimeout naming a rank that does not come, PeerLost one that
-// has come and gone, ConfigError if they disagree on their number; IoError.
+// Throws, on all: CommTimeout naming a rank that does not come, PeerLost one
+// that has come and gone, ConfigError if they disagree on their number;
+// IoError.
 Roster meet(
     const std::string& meeting,
     int rank,

@@ -122,7 +122,10 @@ std::string describe(const std::vector<Parameter>& parameters) {
 
 std::string line_of(std::istringstream& text) {
   std::string line;
-  return std::getline(text, line) ? line : "no more";
+  if (!std::getline(text, line)) {
+    return "no more";
+  }
+  return line.substr(std::min(line.find_first_not_of(' '), line.size()));
 }
 
 } // namespace

@@ -39,7 +39,11 @@ void TamperCheck::accept_values(const shard::Parameter& parameter) {
 }
 
 void TamperCheck::accept_buffer(const shard::Parameter& buffer) {
-  buffers_.push_back(mark_of(buffer));
+  Mark mark;
+  mark.parameter = buffer;
+  mark.dtype = buffer.tensor.scalar_type();
+  mark.sizes = buffer.tensor.sizes().vec();
+  buffers_.push_back(std::move(mark));
 }
 
 void TamperCheck::check_members(

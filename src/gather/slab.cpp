@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <new>
 
 #include "base/alignment.h"
 #include "base/error.h"
@@ -17,7 +18,36 @@ int64_t whole_lines(int64_t bytes) {
   return std::max(base::kCacheLine, base::round_up(bytes, base::kCacheLine));
 }
 
+// What is large comes from the system and goes back to it at once; malloc would
+// keep it.
+constexpr size_t kLargeBytes = 1 << 20;
+
+std::byte* take(size_t bytes) {
+  if (bytes < kLargeBytes) {
+    return static_cast<std::byte*>(::operator new(bytes));
+  }
+  void* memory = ::mmap(
+      nullptr,
+      bytes,
+      PROT_READ | PROT_WRITE,
+      MAP_PRIVATE | MAP_ANONYMOUS,
+      -1,
+      0);
+  if (memory == MAP_FAILED) {
+    throw std::bad_alloc();
+  }
+  return static_cast<std::byte*>(memory);
+}
+
 } // namespace
+
+void Slab::Free::operator()(std::byte* memory) const {
+  if (bytes < kLargeBytes) {
+    ::operator delete(memory);
+  } else {
+    ::munmap(memory, bytes);
+  }
+}
 
 Slab::Slab(int64_t capacity_bytes) : capacity_(whole_lines(capacity_bytes)) {
   void* memory = ::mmap(
@@ -68,10 +98,8 @@ std::byte* Slab::allocate_apart(int64_t bytes) {
       return block.memory.get();
     }
   }
-  apart_.push_back(
-      {std::make_unique_for_overwrite<std::byte[]>(static_cast<size_t>(wanted)),
-       wanted,
-       true});
+  const auto size = static_cast<size_t>(wanted);
+  apart_.push_back({{take(size), {size}}, wanted, true});
   return apart_.back().memory.get();
 }
 

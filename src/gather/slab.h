@@ -35,8 +35,12 @@ class Slab {
   void free_unused();
 
  private:
+  struct Free {
+    size_t bytes = 0;
+    void operator()(std::byte* memory) const;
+  };
   struct Apart {
-    std::unique_ptr<std::byte[]> memory;
+    std::unique_ptr<std::byte, Free> memory;
     int64_t bytes = 0;
     bool in_use = false;
   };
