@@ -175,15 +175,38 @@ void EngineState::update_parameters(double norm) {
     const double factor = limit / (norm + 1e-6);
     decision_.gradient_factor = factor < 1 || std::isnan(factor) ? factor : 1;
   }
-  if (!trainable_.empty()) {
-    update_->run(rank(), decision_);
+  std::exception_ptr failure;
+  try {
+    if (!trainable_.empty()) {
+      update_->run(rank(), decision_);
+    }
+  } catch (...) { // an optimizer of the user's
+    failure = std::current_exception();
   }
   update_->journal().begin(Phase::updated, static_cast<uint64_t>(global_step_));
   buffers_->offer();
+  await_all_updates(failure);
+}
+
+// What is updated in part is of no more use: every later call fails, too.
+void EngineState::await_all_updates(const std::exception_ptr& failure) {
+  const auto done =
+      group_->exchange(CommOp::all_gather, {failure == nullptr ? 1 : 0});
+  if (failure != nullptr) {
+    failure_ = failure;
+    std::rethrow_exception(failure);
+  }
+  const auto failed = std::find(done.begin(), done.end(), 0);
+  if (failed != done.end()) {
+    throw CommError(c10::str(
+        base::rank_prefix(rank(), group_->size()),
+        "step: the optimizer failed on rank ",
+        failed - done.begin(),
+        ", whose own message says why. Fix: start the job again"));
+  }
 }
 
 void EngineState::publish_parameters() {
-  barrier(); // every rank's part is done
   for (const auto* partition : trainable_) {
     // Stages 1 and 2 with copies of their own: take what the others updated.
     if (partition->parameter_home() != Home::full ||

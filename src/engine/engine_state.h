@@ -125,6 +125,7 @@ class EngineState {
       std::vector<shard::Parameter> kept);
   Agreement agree(bool joined);
   void update_parameters(double norm);
+  void await_all_updates(const std::exception_ptr& failure);
   void publish_parameters();
   void end_round();
   void agree_on_order(std::vector<Place>& places) const;

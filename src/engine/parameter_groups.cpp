@@ -84,11 +84,14 @@ void ParameterGroups::set_lr(int group, double lr) {
         "set_lr: there is no group ",
         group,
         ": expected 0 to ",
-        num_groups() - 1));
+        num_groups() - 1,
+        ". Fix: count the groups of the configuration; the last is the rest"));
   }
   if (!(lr >= 0 && std::isfinite(lr))) {
-    throw ConfigError(
-        c10::str("set_lr: expected a learning rate of 0 or more, got ", lr));
+    throw ConfigError(c10::str(
+        "set_lr: expected a learning rate of 0 or more, got ",
+        lr,
+        ". Fix: pass one that is finite and not negative"));
   }
   groups_[static_cast<size_t>(group)].lr = lr;
 }

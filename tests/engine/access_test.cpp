@@ -150,7 +150,8 @@ TEST(Access, MemoryAndTrafficAreWhatTheRulesSay) {
   for (const auto& setting : all_settings()) {
     SCOPED_TRACE(c10::str(setting));
     run_threads(kRanks, [&](World world) {
-      torch::nn::Linear net(64, 48); // 3072 + 48, multiples of 16
+      auto net =
+          build_with<torch::nn::Linear>(64, 48); // 3072 + 48, multiples of 16
       const int64_t p = 4 * (64 * 48 + 48);
       Config config = plain_config(setting);
       config.optimizer.type = OptimizerConfig::Type::adam;

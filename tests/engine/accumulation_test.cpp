@@ -126,7 +126,7 @@ TEST(Accumulation, JoinUsesARoundThatIsNotFinished) {
   for (const auto& setting : all_settings()) {
     run_threads(2, [&](World world) {
       SCOPED_TRACE(c10::str(setting));
-      torch::nn::Linear net(4, 1);
+      auto net = build_with<torch::nn::Linear>(4, 1);
       Config config = plain_config(setting);
       config.gradient_accumulation_steps = 2;
       config.train_micro_batch_size_per_gpu = 1;
@@ -145,7 +145,7 @@ TEST(Accumulation, AnErrorAboutUnusedParametersGivesTheRoundUp) {
   for (const auto& setting : all_settings()) {
     run_threads(2, [&](World world) {
       SCOPED_TRACE(c10::str(setting));
-      torch::nn::Linear net(4, 1);
+      auto net = build_with<torch::nn::Linear>(4, 1);
       Config config = plain_config(setting);
       config.zero_optimization.ignore_unused_parameters = false;
       Engine engine(world, net.ptr(), config);

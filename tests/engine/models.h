@@ -184,12 +184,19 @@ struct TinyMoeImpl : torch::nn::Module {
 TORCH_MODULE(TinyMoe);
 
 // The generator that initialises weights is one for the whole process.
+inline std::mutex building;
+
 template <class Holder>
 Holder build(uint64_t seed = 1) {
-  static std::mutex mutex;
-  const std::lock_guard lock(mutex);
+  const std::lock_guard lock(building);
   torch::manual_seed(seed);
   return Holder();
+}
+
+template <class Holder, class... Arguments>
+Holder build_with(Arguments... arguments) {
+  const std::lock_guard lock(building);
+  return Holder(arguments...);
 }
 
 inline Model make_model(const std::string& name) {

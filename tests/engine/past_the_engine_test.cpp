@@ -14,7 +14,7 @@ TEST(PastTheEngine, AConvertedModuleIsNamedAndStaysWhole) {
   for (const auto& setting : all_settings()) {
     run_threads(2, [&](World world) {
       SCOPED_TRACE(c10::str(setting));
-      torch::nn::Linear net(40, 30);
+      auto net = build_with<torch::nn::Linear>(40, 30);
       {
         const torch::NoGradGuard no_grad;
         net->weight.copy_(random_floats({30, 40}, 1));
@@ -37,7 +37,7 @@ TEST(PastTheEngine, NewDataOfTheUsersIsNotTouched) {
   for (const auto& setting : all_settings()) {
     run_threads(2, [&](World world) {
       SCOPED_TRACE(c10::str(setting));
-      torch::nn::Linear net(40, 30);
+      auto net = build_with<torch::nn::Linear>(40, 30);
       {
         Engine engine(world, net.ptr(), plain_config(setting));
         net->weight.set_data(torch::full({30, 40}, 7.0F));
@@ -54,9 +54,9 @@ TEST(PastTheEngine, NewDataOfTheUsersIsNotTouched) {
 
 TEST(PastTheEngine, AParameterThatIsNewInTheModuleIsNamed) {
   run_threads(2, [&](World world) {
-    torch::nn::Sequential net(torch::nn::Linear(4, 4));
+    torch::nn::Sequential net(build_with<torch::nn::Linear>(4, 4));
     Engine engine(world, net.ptr(), plain_config({1, true}));
-    net->push_back(torch::nn::Linear(4, 2));
+    net->push_back(build_with<torch::nn::Linear>(4, 2));
     const std::string text = error_of([&] { engine.step(); });
     EXPECT_TRUE(has(text, "'1.weight' is new")) << text;
   });
@@ -113,7 +113,7 @@ TEST(PastTheEngine, ConfigurationsThatDifferAreNamed) {
       [](Config& config) { config.zero_optimization.reduce_bucket_size = 7; }};
   for (const auto& change : changes) {
     run_threads(2, [&](World world) {
-      torch::nn::Linear net(4, 4);
+      auto net = build_with<torch::nn::Linear>(4, 4);
       Config config = plain_config({1, true});
       if (world.rank() == 1) {
         change(config);
@@ -129,7 +129,7 @@ TEST(PastTheEngine, WhatRanksWriteMayComeInAnyOrder) {
   for (const auto& setting : all_settings()) {
     run_threads(2, [&](World world) {
       SCOPED_TRACE(c10::str(setting));
-      torch::nn::Linear net(4, 3);
+      auto net = build_with<torch::nn::Linear>(4, 3);
       Engine engine(world, net.ptr(), plain_config(setting));
       std::vector<at::Tensor> list{net->weight, net->bias, net->weight};
       if (world.rank() == 1) {
@@ -147,7 +147,7 @@ TEST(PastTheEngine, WhatRanksWriteMayComeInAnyOrder) {
     });
   }
   run_threads(2, [&](World world) {
-    torch::nn::Linear net(4, 3);
+    auto net = build_with<torch::nn::Linear>(4, 3);
     Engine engine(world, net.ptr(), plain_config({3, false}));
     const auto& own = world.rank() == 0 ? net->weight : net->bias;
     const std::string text = error_of(
@@ -156,13 +156,48 @@ TEST(PastTheEngine, WhatRanksWriteMayComeInAnyOrder) {
   });
 }
 
+struct FailingOptimizer : Optimizer {
+  explicit FailingOptimizer(bool will_fail) : fails(will_fail) {}
+  int num_states() const override {
+    return 0;
+  }
+  void update(const Slice& /*slice*/) override {
+    if (fails) {
+      throw std::runtime_error("out of ideas");
+    }
+  }
+  bool fails;
+};
+
+TEST(PastTheEngine, AnOptimizerThatFailsOnOneRankFailsOnAll) {
+  for (const auto& setting : all_settings()) {
+    run_threads(2, [&](World world) {
+      SCOPED_TRACE(c10::str(setting));
+      auto net = build_with<torch::nn::Linear>(4, 3);
+      Engine engine(
+          world,
+          net.ptr(),
+          plain_config(setting),
+          std::make_shared<FailingOptimizer>(world.rank() == 1));
+      engine.backward(net(torch::ones({1, 4})).sum());
+      for (int again = 0; again < 2; ++again) {
+        const std::string text = error_of([&] { engine.step(); });
+        const char* expected = world.rank() == 1
+            ? "out of ideas"
+            : "the optimizer failed on rank 1";
+        EXPECT_TRUE(has(text, expected)) << text;
+      }
+    });
+  }
+}
+
 TEST(PastTheEngine, SparseGradientsCountAsDenseOnes) {
   for (const auto& setting : all_settings()) {
     run_threads(2, [&](World world) {
       SCOPED_TRACE(c10::str(setting));
       std::vector<at::Tensor> trained;
       for (const bool sparse : {false, true}) {
-        torch::nn::Embedding net(
+        auto net = build_with<torch::nn::Embedding>(
             torch::nn::EmbeddingOptions(20, 6).sparse(sparse));
         {
           const torch::NoGradGuard no_grad;
