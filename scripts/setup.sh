@@ -156,7 +156,7 @@ build=yes
 for argument; do
   case $argument in
     --no-build) build=no ;;
-    -h | --help) exec sed -n '2,9s/^# \{0,1\}//p' scripts/setup.sh ;;
+    -h | --help) exec sed -n '2,9s/^# \{0,1\}//p' "$0" ;;
     *) fail "usage: scripts/setup.sh [--no-build]" ;;
   esac
 done

@@ -41,9 +41,9 @@ def bundles(build):
 
     folder = build / "clang-tidy"
     folder.mkdir(exist_ok=True)
-    parts = os.cpu_count()
     for number, (options, files) in enumerate(together.items()):
-        for part in range(min(parts, len(files))):
+        parts = min(os.cpu_count(), len(files))
+        for part in range(parts):
             begin = len(files) * part // parts
             end = len(files) * (part + 1) // parts
             bundle = folder / f"{number}_{part}.cpp"

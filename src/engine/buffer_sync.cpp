@@ -4,6 +4,7 @@
 #include <c10/core/InferenceMode.h>
 
 #include "base/alignment.h"
+#include "base/error.h"
 
 namespace zero::engine {
 
@@ -37,7 +38,33 @@ BufferSync::BufferSync(
     : buffers_(std::move(buffers)),
       rank_(group->rank()),
       bytes_(for_each_place(buffers_, nullptr, [](const auto&, auto*) {})) {
+  for (const auto& buffer : buffers_) {
+    shapes_.push_back(
+        {buffer.tensor.scalar_type(), buffer.tensor.sizes().vec()});
+  }
   window_ = comm::make_window(group, rank_ == 0 ? bytes_ : 0);
+}
+
+void BufferSync::check(const std::string& prefix) const {
+  for (size_t i = 0; i < buffers_.size(); ++i) {
+    const auto& tensor = buffers_[i].tensor;
+    const auto& [dtype, sizes] = shapes_[i];
+    if (tensor.sizes() != sizes || tensor.scalar_type() != dtype) {
+      throw ConfigError(c10::str(
+          prefix,
+          "buffer '",
+          buffers_[i].name(),
+          "' has sizes ",
+          tensor.sizes(),
+          " and type ",
+          tensor.scalar_type(),
+          ", when the engine was made ",
+          at::IntArrayRef(sizes),
+          " and ",
+          dtype,
+          ". Fix: keep what grows in a member that is not registered"));
+    }
+  }
 }
 
 void BufferSync::offer() const {

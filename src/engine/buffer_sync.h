@@ -3,6 +3,7 @@
 #pragma once
 
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "comm/window_state.h"
@@ -17,6 +18,10 @@ class BufferSync {
       std::vector<shard::Parameter> buffers,
       const std::shared_ptr<comm::Group>& group);
 
+  // Throws: ConfigError naming a buffer that has another size or type than when
+  // this was made. Values are the user's.
+  void check(const std::string& prefix) const;
+
   // Rank 0 offers its buffers; after a barrier the others take them. Rank 0
   // does not offer again before all have.
   void offer() const;
@@ -27,7 +32,13 @@ class BufferSync {
   }
 
  private:
+  struct Shape {
+    at::ScalarType dtype = at::kFloat;
+    std::vector<int64_t> sizes;
+  };
+
   std::vector<shard::Parameter> buffers_;
+  std::vector<Shape> shapes_; // as they were
   int rank_;
   int64_t bytes_;
   std::shared_ptr<comm::WindowState> window_;

@@ -60,7 +60,7 @@ StepResult EngineState::step() {
 StepResult EngineState::run_step() {
   check_parameters();
   tamper_check_.check_members(
-      base::rank_prefix(rank(), group_->size()), all_parameters_of(*module_));
+      base::rank_prefix(rank(), group_->size()), *module_);
   if (micro_step_ > 0 && micro_step_ < accumulation_steps_) {
     return {.lr = groups_->lr(global_step_), .step = global_step_};
   }
@@ -180,10 +180,11 @@ void EngineState::update_parameters(double norm) {
     if (!trainable_.empty()) {
       update_->run(rank(), decision_);
     }
+    update_->journal().begin(
+        Phase::updated, static_cast<uint64_t>(global_step_));
   } catch (...) { // an optimizer of the user's
     failure = std::current_exception();
   }
-  update_->journal().begin(Phase::updated, static_cast<uint64_t>(global_step_));
   buffers_->offer();
   await_all_updates(failure);
 }
@@ -289,7 +290,9 @@ void EngineState::check_parameters() const {
   if (failure_) {
     std::rethrow_exception(failure_);
   }
-  tamper_check_.check(base::rank_prefix(rank(), group_->size()));
+  const auto prefix = base::rank_prefix(rank(), group_->size());
+  tamper_check_.check(prefix);
+  buffers_->check(prefix);
 }
 
 } // namespace zero::engine

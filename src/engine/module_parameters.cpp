@@ -133,7 +133,7 @@ std::string line_of(std::istringstream& text) {
 std::vector<Parameter> parameters_of(
     const torch::nn::Module& module,
     const std::string& prefix) {
-  auto parameters = all_parameters_of(module);
+  auto parameters = unique_tensors(module.named_parameters());
   std::string problems;
   for (const auto& parameter : parameters) {
     const std::string problem = problem_of(parameter);
@@ -147,10 +147,6 @@ std::vector<Parameter> parameters_of(
         c10::str(prefix, "these parameters cannot be partitioned:", problems));
   }
   return parameters;
-}
-
-std::vector<Parameter> all_parameters_of(const torch::nn::Module& module) {
-  return unique_tensors(module.named_parameters());
 }
 
 std::vector<Parameter> buffers_of(const torch::nn::Module& module) {

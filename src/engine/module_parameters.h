@@ -20,10 +20,6 @@ std::vector<shard::Parameter> parameters_of(
     const torch::nn::Module& module,
     const std::string& prefix);
 
-// The same, whatever they are like.
-std::vector<shard::Parameter> all_parameters_of(
-    const torch::nn::Module& module);
-
 // Buffers that hold data on the CPU and can be written to, each once.
 std::vector<shard::Parameter> buffers_of(const torch::nn::Module& module);
 

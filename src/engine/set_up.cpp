@@ -126,11 +126,7 @@ EngineState::EngineState(
     train(*partition);
   }
   watch_frozen();
-  auto buffers = buffers_of(*module_);
-  for (const auto& buffer : buffers) {
-    tamper_check_.accept_buffer(buffer);
-  }
-  buffers_ = std::make_unique<BufferSync>(std::move(buffers), group_);
+  buffers_ = std::make_unique<BufferSync>(buffers_of(*module_), group_);
   buffers_->offer();
   barrier();
   buffers_->take();

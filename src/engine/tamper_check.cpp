@@ -1,6 +1,6 @@
 #include "engine/tamper_check.h"
 
-#include <set>
+#include <algorithm>
 
 #include "base/error.h"
 
@@ -20,6 +20,7 @@ TamperCheck::Mark TamperCheck::mark_of(const shard::Parameter& parameter) {
 
 void TamperCheck::accept(const shard::Parameter& parameter) {
   marks_.push_back(mark_of(parameter));
+  known_.insert(parameter.tensor.unsafeGetTensorImpl());
 }
 
 void TamperCheck::accept_all() {
@@ -38,27 +39,22 @@ void TamperCheck::accept_values(const shard::Parameter& parameter) {
   }
 }
 
-void TamperCheck::accept_buffer(const shard::Parameter& buffer) {
-  Mark mark;
-  mark.parameter = buffer;
-  mark.dtype = buffer.tensor.scalar_type();
-  mark.sizes = buffer.tensor.sizes().vec();
-  buffers_.push_back(std::move(mark));
-}
-
 void TamperCheck::check_members(
     const std::string& prefix,
-    const std::vector<shard::Parameter>& now) const {
-  std::set<const void*> known;
-  for (const auto& mark : marks_) {
-    known.insert(mark.parameter.tensor.unsafeGetTensorImpl());
+    const torch::nn::Module& module) const {
+  const auto is_known = [this](const at::Tensor& tensor) {
+    return !tensor.defined() || known_.contains(tensor.unsafeGetTensorImpl());
+  };
+  const auto tensors = module.parameters();
+  if (std::all_of(tensors.begin(), tensors.end(), is_known)) {
+    return;
   }
-  for (const auto& parameter : now) {
-    if (!known.contains(parameter.tensor.unsafeGetTensorImpl())) {
+  for (const auto& item : module.named_parameters()) {
+    if (!is_known(item.value())) {
       throw ConfigError(c10::str(
           prefix,
           "parameter '",
-          parameter.name(),
+          item.key(),
           "' is new in the module: it would not be trained. Fix: add and "
           "replace parameters before the engine is made"));
     }
@@ -67,24 +63,6 @@ void TamperCheck::check_members(
 
 void TamperCheck::check(const std::string& prefix) const {
   std::string problems;
-  for (const auto& mark : buffers_) {
-    const auto& tensor = mark.parameter.tensor;
-    if (tensor.sizes() != mark.sizes || tensor.scalar_type() != mark.dtype) {
-      throw ConfigError(c10::str(
-          prefix,
-          "buffer '",
-          mark.parameter.name(),
-          "' has sizes ",
-          tensor.sizes(),
-          " and type ",
-          tensor.scalar_type(),
-          ", when the engine was made ",
-          at::IntArrayRef(mark.sizes),
-          " and ",
-          mark.dtype,
-          ". Fix: keep what grows in a member that is not registered"));
-    }
-  }
   for (const auto& mark : marks_) {
     const Mark now = mark_of(mark.parameter);
     const char* what = now.storage != mark.storage || now.dtype != mark.dtype ||

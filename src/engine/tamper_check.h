@@ -1,10 +1,12 @@
 // Defines TamperCheck: notices parameters that were changed, replaced or moved
-// other than by the engine, and buffers that have another size. Every call of
-// the engine begins with it.
+// other than by the engine. Every call of the engine begins with it.
 #pragma once
+
+#include <torch/nn/module.h>
 
 #include <cstdint>
 #include <string>
+#include <unordered_set>
 #include <vector>
 
 #include "shard/partition.h"
@@ -19,15 +21,11 @@ class TamperCheck {
   // New values in the same memory. A replaced parameter stays noticed.
   void accept_values(const shard::Parameter& parameter);
 
-  // Its values are the user's; its size and type are remembered.
-  void accept_buffer(const shard::Parameter& buffer);
-
   // Throws: ConfigError naming every parameter that is not as it was.
   void check(const std::string& prefix) const;
-  // Throws: ConfigError naming what the module has now in their place.
-  void check_members(
-      const std::string& prefix,
-      const std::vector<shard::Parameter>& now) const;
+  // Throws: ConfigError naming a parameter that the module has besides.
+  void check_members(const std::string& prefix, const torch::nn::Module& module)
+      const;
 
  private:
   struct Mark {
@@ -41,7 +39,7 @@ class TamperCheck {
   static Mark mark_of(const shard::Parameter& parameter);
 
   std::vector<Mark> marks_;
-  std::vector<Mark> buffers_;
+  std::unordered_set<const void*> known_; // the tensors of the marks
 };
 
 } // namespace zero::engine

@@ -22,21 +22,27 @@ int64_t whole_lines(int64_t bytes) {
 // keep it.
 constexpr size_t kLargeBytes = 1 << 20;
 
-std::byte* take(size_t bytes) {
-  if (bytes < kLargeBytes) {
-    return static_cast<std::byte*>(::operator new(bytes));
-  }
+// nullptr if the system refuses.
+std::byte* map(size_t bytes, int more_flags) {
   void* memory = ::mmap(
       nullptr,
       bytes,
       PROT_READ | PROT_WRITE,
-      MAP_PRIVATE | MAP_ANONYMOUS,
+      MAP_PRIVATE | MAP_ANONYMOUS | more_flags,
       -1,
       0);
-  if (memory == MAP_FAILED) {
+  return memory == MAP_FAILED ? nullptr : static_cast<std::byte*>(memory);
+}
+
+std::byte* take(size_t bytes) {
+  if (bytes < kLargeBytes) {
+    return static_cast<std::byte*>(::operator new(bytes));
+  }
+  std::byte* memory = map(bytes, 0);
+  if (memory == nullptr) {
     throw std::bad_alloc();
   }
-  return static_cast<std::byte*>(memory);
+  return memory;
 }
 
 } // namespace
@@ -49,15 +55,10 @@ void Slab::Free::operator()(std::byte* memory) const {
   }
 }
 
-Slab::Slab(int64_t capacity_bytes) : capacity_(whole_lines(capacity_bytes)) {
-  void* memory = ::mmap(
-      nullptr,
-      static_cast<size_t>(capacity_),
-      PROT_READ | PROT_WRITE,
-      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE,
-      -1,
-      0);
-  if (memory == MAP_FAILED) {
+Slab::Slab(int64_t capacity_bytes)
+    : capacity_(whole_lines(capacity_bytes)),
+      base_(map(static_cast<size_t>(capacity_), MAP_NORESERVE)) {
+  if (base_ == nullptr) {
     throw IoError(base::system_message(
         c10::str(
             "no memory for ",
@@ -66,7 +67,6 @@ Slab::Slab(int64_t capacity_bytes) : capacity_(whole_lines(capacity_bytes)) {
         "mmap",
         errno));
   }
-  base_ = static_cast<std::byte*>(memory);
 }
 
 Slab::~Slab() {

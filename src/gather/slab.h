@@ -45,8 +45,8 @@ class Slab {
     bool in_use = false;
   };
 
-  std::byte* base_ = nullptr;
-  int64_t capacity_ = 0;
+  int64_t capacity_;
+  std::byte* base_;
   std::map<int64_t, int64_t> used_; // offset, bytes
   std::vector<Apart> apart_;
 };

@@ -83,41 +83,26 @@ pid_t start_visitor(const std::string& name, int rank, int size) {
   return pid;
 }
 
-void kill_and_await(pid_t pid) {
-  ::kill(pid, SIGKILL);
-  ::waitpid(pid, nullptr, 0);
+// A rank meets one that is killed while a third is awaited.
+void expect_lost(const std::string& name, int victim, int survivor) {
+  const pid_t pid = start_visitor(name, victim, 3);
+  std::thread killer([&] {
+    std::this_thread::sleep_for(std::chrono::seconds(1));
+    ::kill(pid, SIGKILL);
+    ::waitpid(pid, nullptr, 0);
+  });
+  try {
+    meet(name, survivor, 3, 60);
+    ADD_FAILURE();
+  } catch (const PeerLost& lost) {
+    EXPECT_EQ(lost.rank(), victim) << lost.what();
+  }
+  killer.join();
 }
 
 TEST(Rendezvous, ARankThatIsKilledWhileOthersAreAwaitedIsLost) {
-  const std::string name = unique_name("killed");
-  const pid_t victim = start_visitor(name, 1, 3);
-  std::thread killer([&] {
-    std::this_thread::sleep_for(std::chrono::seconds(1));
-    kill_and_await(victim);
-  });
-  try {
-    meet(name, 0, 3, 60);
-    ADD_FAILURE();
-  } catch (const PeerLost& lost) {
-    EXPECT_EQ(lost.rank(), 1) << lost.what();
-  }
-  killer.join();
-}
-
-TEST(Rendezvous, RankZeroThatIsKilledIsLost) {
-  const std::string name = unique_name("host");
-  const pid_t victim = start_visitor(name, 0, 3);
-  std::thread killer([&] {
-    std::this_thread::sleep_for(std::chrono::seconds(1));
-    kill_and_await(victim);
-  });
-  try {
-    meet(name, 1, 3, 60);
-    ADD_FAILURE();
-  } catch (const PeerLost& lost) {
-    EXPECT_EQ(lost.rank(), 0) << lost.what();
-  }
-  killer.join();
+  expect_lost(unique_name("killed"), 1, 0);
+  expect_lost(unique_name("host"), 0, 1);
 }
 
 TEST(Rendezvous, RanksThatDisagreeOnTheirNumberAllHearOfIt) {

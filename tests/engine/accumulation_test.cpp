@@ -77,9 +77,7 @@ TEST(Accumulation, ByPlainAutogradIsReducedAtTheStep) {
 TEST(Accumulation, RunDoesAWholeRound) {
   run_threads(2, [&](World world) {
     const Model model = make_model("odd");
-    Config config = plain_config({2, true});
-    config.gradient_accumulation_steps = 4;
-    config.train_micro_batch_size_per_gpu = 1;
+    const Config config = accumulating(plain_config({2, true}), 4);
     Engine engine(world, model.module, config);
     std::vector<int64_t> calls;
     const auto result = engine.run([&](int64_t micro_step) {
@@ -94,69 +92,56 @@ TEST(Accumulation, RunDoesAWholeRound) {
 }
 
 TEST(Accumulation, ARunThatAnExceptionCutShortGoesOn) {
-  for (const auto& setting : all_settings()) {
-    run_threads(2, [&](World world) {
-      SCOPED_TRACE(c10::str(setting));
-      const Model model = make_model("odd");
-      Config config = plain_config(setting);
-      config.gradient_accumulation_steps = 2;
-      config.train_micro_batch_size_per_gpu = 1;
-      Engine engine(world, model.module, config);
-      bool fails = world.rank() == 1;
-      std::vector<int64_t> calls;
-      const auto forward = [&](int64_t micro_step) {
-        if (micro_step == 1 && std::exchange(fails, false)) {
-          throw std::runtime_error("no data");
-        }
-        calls.push_back(micro_step);
-        return model.loss(static_cast<uint64_t>(micro_step));
-      };
-      if (world.rank() == 1) {
-        EXPECT_THROW(engine.run(forward), std::runtime_error);
+  at_every_stage(2, [&](World world, const Setting& setting) {
+    const Model model = make_model("odd");
+    const Config config = accumulating(plain_config(setting), 2);
+    Engine engine(world, model.module, config);
+    bool fails = world.rank() == 1;
+    std::vector<int64_t> calls;
+    const auto forward = [&](int64_t micro_step) {
+      if (micro_step == 1 && std::exchange(fails, false)) {
+        throw std::runtime_error("no data");
       }
-      EXPECT_TRUE(engine.run(forward).updated);
-      EXPECT_TRUE(engine.run(forward).updated);
-      EXPECT_EQ(calls, (std::vector<int64_t>{0, 1, 0, 1}));
-      EXPECT_EQ(engine.global_step(), 2);
-    });
-  }
+      calls.push_back(micro_step);
+      return model.loss(static_cast<uint64_t>(micro_step));
+    };
+    if (world.rank() == 1) {
+      EXPECT_THROW(engine.run(forward), std::runtime_error);
+    }
+    EXPECT_TRUE(engine.run(forward).updated);
+    EXPECT_TRUE(engine.run(forward).updated);
+    EXPECT_EQ(calls, (std::vector<int64_t>{0, 1, 0, 1}));
+    EXPECT_EQ(engine.global_step(), 2);
+  });
 }
 
 TEST(Accumulation, JoinUsesARoundThatIsNotFinished) {
-  for (const auto& setting : all_settings()) {
-    run_threads(2, [&](World world) {
-      SCOPED_TRACE(c10::str(setting));
-      auto net = build_with<torch::nn::Linear>(4, 1);
-      Config config = plain_config(setting);
-      config.gradient_accumulation_steps = 2;
-      config.train_micro_batch_size_per_gpu = 1;
-      Engine engine(world, net.ptr(), config);
-      for (int batch = 0; batch < 3; ++batch) {
-        engine.backward(net(torch::ones({1, 4})).sum());
-        engine.step();
-      }
-      engine.join();
-      EXPECT_EQ(engine.global_step(), 2);
-    });
-  }
+  at_every_stage(2, [&](World world, const Setting& setting) {
+    auto net = build_with<torch::nn::Linear>(4, 1);
+    const Config config = accumulating(plain_config(setting), 2);
+    Engine engine(world, net.ptr(), config);
+    for (int batch = 0; batch < 3; ++batch) {
+      engine.backward(net(torch::ones({1, 4})).sum());
+      engine.step();
+    }
+    engine.join();
+    EXPECT_EQ(engine.global_step(), 2);
+  });
 }
 
 TEST(Accumulation, AnErrorAboutUnusedParametersGivesTheRoundUp) {
-  for (const auto& setting : all_settings()) {
-    run_threads(2, [&](World world) {
-      SCOPED_TRACE(c10::str(setting));
-      auto net = build_with<torch::nn::Linear>(4, 1);
-      Config config = plain_config(setting);
-      config.zero_optimization.ignore_unused_parameters = false;
-      Engine engine(world, net.ptr(), config);
-      engine.backward(100 * net->bias.sum());
-      EXPECT_THROW(engine.step(), ConfigError);
-      engine.backward(net(torch::ones({1, 4})).sum());
-      const auto result = engine.step();
-      EXPECT_TRUE(result.updated);
-      EXPECT_NEAR(result.grad_norm, std::sqrt(5.0), 1e-5);
-    });
-  }
+  at_every_stage(2, [&](World world, const Setting& setting) {
+    auto net = build_with<torch::nn::Linear>(4, 1);
+    Config config = plain_config(setting);
+    config.zero_optimization.ignore_unused_parameters = false;
+    Engine engine(world, net.ptr(), config);
+    engine.backward(100 * net->bias.sum());
+    EXPECT_THROW(engine.step(), ConfigError);
+    engine.backward(net(torch::ones({1, 4})).sum());
+    const auto result = engine.step();
+    EXPECT_TRUE(result.updated);
+    EXPECT_NEAR(result.grad_norm, std::sqrt(5.0), 1e-5);
+  });
 }
 
 TEST(Accumulation, ZeroGradForgetsTheRound) {

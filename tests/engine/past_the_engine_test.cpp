@@ -11,45 +11,39 @@ namespace zero::test {
 namespace {
 
 TEST(PastTheEngine, AConvertedModuleIsNamedAndStaysWhole) {
-  for (const auto& setting : all_settings()) {
-    run_threads(2, [&](World world) {
-      SCOPED_TRACE(c10::str(setting));
-      auto net = build_with<torch::nn::Linear>(40, 30);
-      {
-        const torch::NoGradGuard no_grad;
-        net->weight.copy_(random_floats({30, 40}, 1));
-      }
-      const at::Tensor before = net->weight.detach().clone();
-      {
-        Engine engine(world, net.ptr(), plain_config(setting));
-        net->to(torch::kBFloat16);
-        const std::string text = error_of([&] { engine.step(); });
-        EXPECT_TRUE(has(text, "'weight' was replaced or moved")) << text;
-        world.barrier();
-      }
-      EXPECT_EQ(net->weight.scalar_type(), torch::kBFloat16);
-      EXPECT_TRUE(torch::equal(net->weight, before.to(torch::kBFloat16)));
-    });
-  }
+  at_every_stage(2, [&](World world, const Setting& setting) {
+    auto net = build_with<torch::nn::Linear>(40, 30);
+    {
+      const torch::NoGradGuard no_grad;
+      net->weight.copy_(random_floats({30, 40}, 1));
+    }
+    const at::Tensor before = net->weight.detach().clone();
+    {
+      Engine engine(world, net.ptr(), plain_config(setting));
+      net->to(torch::kBFloat16);
+      const std::string text = error_of([&] { engine.step(); });
+      EXPECT_TRUE(has(text, "'weight' was replaced or moved")) << text;
+      world.barrier();
+    }
+    EXPECT_EQ(net->weight.scalar_type(), torch::kBFloat16);
+    EXPECT_TRUE(torch::equal(net->weight, before.to(torch::kBFloat16)));
+  });
 }
 
 TEST(PastTheEngine, NewDataOfTheUsersIsNotTouched) {
-  for (const auto& setting : all_settings()) {
-    run_threads(2, [&](World world) {
-      SCOPED_TRACE(c10::str(setting));
-      auto net = build_with<torch::nn::Linear>(40, 30);
-      {
-        Engine engine(world, net.ptr(), plain_config(setting));
-        net->weight.set_data(torch::full({30, 40}, 7.0F));
-        net->bias.set_data(torch::full({3}, 5.0F));
-        const std::string text = error_of([&] { engine.step(); });
-        EXPECT_TRUE(has(text, "'bias' was replaced or moved")) << text;
-        world.barrier();
-      }
-      EXPECT_TRUE(torch::equal(net->weight, torch::full({30, 40}, 7.0F)));
-      EXPECT_TRUE(torch::equal(net->bias, torch::full({3}, 5.0F)));
-    });
-  }
+  at_every_stage(2, [&](World world, const Setting& setting) {
+    auto net = build_with<torch::nn::Linear>(40, 30);
+    {
+      Engine engine(world, net.ptr(), plain_config(setting));
+      net->weight.set_data(torch::full({30, 40}, 7.0F));
+      net->bias.set_data(torch::full({3}, 5.0F));
+      const std::string text = error_of([&] { engine.step(); });
+      EXPECT_TRUE(has(text, "'bias' was replaced or moved")) << text;
+      world.barrier();
+    }
+    EXPECT_TRUE(torch::equal(net->weight, torch::full({30, 40}, 7.0F)));
+    EXPECT_TRUE(torch::equal(net->bias, torch::full({3}, 5.0F)));
+  });
 }
 
 TEST(PastTheEngine, AParameterThatIsNewInTheModuleIsNamed) {
@@ -126,26 +120,23 @@ TEST(PastTheEngine, ConfigurationsThatDifferAreNamed) {
 }
 
 TEST(PastTheEngine, WhatRanksWriteMayComeInAnyOrder) {
-  for (const auto& setting : all_settings()) {
-    run_threads(2, [&](World world) {
-      SCOPED_TRACE(c10::str(setting));
-      auto net = build_with<torch::nn::Linear>(4, 3);
-      Engine engine(world, net.ptr(), plain_config(setting));
-      std::vector<at::Tensor> list{net->weight, net->bias, net->weight};
-      if (world.rank() == 1) {
-        list = {net->bias, net->weight};
-      }
-      {
-        const auto guard = engine.gather(list, Access::write);
-        const torch::NoGradGuard no_grad;
-        net->weight.fill_(world.rank() + 2);
-        net->bias.fill_(world.rank() + 4);
-      }
-      const auto guard = engine.gather(*net);
-      EXPECT_TRUE(torch::equal(net->weight, torch::full({3, 4}, 2.0F)));
-      EXPECT_TRUE(torch::equal(net->bias, torch::full({3}, 4.0F)));
-    });
-  }
+  at_every_stage(2, [&](World world, const Setting& setting) {
+    auto net = build_with<torch::nn::Linear>(4, 3);
+    Engine engine(world, net.ptr(), plain_config(setting));
+    std::vector<at::Tensor> list{net->weight, net->bias, net->weight};
+    if (world.rank() == 1) {
+      list = {net->bias, net->weight};
+    }
+    {
+      const auto guard = engine.gather(list, Access::write);
+      const torch::NoGradGuard no_grad;
+      net->weight.fill_(world.rank() + 2);
+      net->bias.fill_(world.rank() + 4);
+    }
+    const auto guard = engine.gather(*net);
+    EXPECT_TRUE(torch::equal(net->weight, torch::full({3, 4}, 2.0F)));
+    EXPECT_TRUE(torch::equal(net->bias, torch::full({3}, 4.0F)));
+  });
   run_threads(2, [&](World world) {
     auto net = build_with<torch::nn::Linear>(4, 3);
     Engine engine(world, net.ptr(), plain_config({3, false}));
@@ -170,52 +161,45 @@ struct FailingOptimizer : Optimizer {
 };
 
 TEST(PastTheEngine, AnOptimizerThatFailsOnOneRankFailsOnAll) {
-  for (const auto& setting : all_settings()) {
-    run_threads(2, [&](World world) {
-      SCOPED_TRACE(c10::str(setting));
-      auto net = build_with<torch::nn::Linear>(4, 3);
-      Engine engine(
-          world,
-          net.ptr(),
-          plain_config(setting),
-          std::make_shared<FailingOptimizer>(world.rank() == 1));
-      engine.backward(net(torch::ones({1, 4})).sum());
-      for (int again = 0; again < 2; ++again) {
-        const std::string text = error_of([&] { engine.step(); });
-        const char* expected = world.rank() == 1
-            ? "out of ideas"
-            : "the optimizer failed on rank 1";
-        EXPECT_TRUE(has(text, expected)) << text;
-      }
-    });
-  }
+  at_every_stage(2, [&](World world, const Setting& setting) {
+    auto net = build_with<torch::nn::Linear>(4, 3);
+    Engine engine(
+        world,
+        net.ptr(),
+        plain_config(setting),
+        std::make_shared<FailingOptimizer>(world.rank() == 1));
+    engine.backward(net(torch::ones({1, 4})).sum());
+    for (int again = 0; again < 2; ++again) {
+      const std::string text = error_of([&] { engine.step(); });
+      const char* expected =
+          world.rank() == 1 ? "out of ideas" : "the optimizer failed on rank 1";
+      EXPECT_TRUE(has(text, expected)) << text;
+    }
+  });
 }
 
 TEST(PastTheEngine, SparseGradientsCountAsDenseOnes) {
-  for (const auto& setting : all_settings()) {
-    run_threads(2, [&](World world) {
-      SCOPED_TRACE(c10::str(setting));
-      std::vector<at::Tensor> trained;
-      for (const bool sparse : {false, true}) {
-        auto net = build_with<torch::nn::Embedding>(
-            torch::nn::EmbeddingOptions(20, 6).sparse(sparse));
-        {
-          const torch::NoGradGuard no_grad;
-          net->weight.copy_(random_floats({20, 6}, 3));
-        }
-        Engine engine(world, net.ptr(), plain_config(setting));
-        for (uint64_t step = 0; step < 3; ++step) {
-          const auto seed = 10 * step + static_cast<uint64_t>(world.rank());
-          engine.backward(net(random_ints(20, {7}, seed)).square().sum());
-          engine.step();
-        }
-        const auto guard = engine.gather(*net);
-        trained.push_back(net->weight.detach().clone());
-        world.barrier();
+  at_every_stage(2, [&](World world, const Setting& setting) {
+    std::vector<at::Tensor> trained;
+    for (const bool sparse : {false, true}) {
+      auto net = build_with<torch::nn::Embedding>(
+          torch::nn::EmbeddingOptions(20, 6).sparse(sparse));
+      {
+        const torch::NoGradGuard no_grad;
+        net->weight.copy_(random_floats({20, 6}, 3));
       }
-      EXPECT_TRUE(torch::allclose(trained[0], trained[1]));
-    });
-  }
+      Engine engine(world, net.ptr(), plain_config(setting));
+      for (uint64_t step = 0; step < 3; ++step) {
+        const auto seed = 10 * step + static_cast<uint64_t>(world.rank());
+        engine.backward(net(random_ints(20, {7}, seed)).square().sum());
+        engine.step();
+      }
+      const auto guard = engine.gather(*net);
+      trained.push_back(net->weight.detach().clone());
+      world.barrier();
+    }
+    EXPECT_TRUE(torch::allclose(trained[0], trained[1]));
+  });
 }
 
 } // namespace

@@ -1,7 +1,9 @@
-// Defines the combinations of stage and sharing that tests run through.
+// Defines the combinations of stage and sharing that tests run through, and the
+// configurations they begin with.
 #pragma once
 
-#include <zero/config.h>
+#include <gtest/gtest.h>
+#include <zero/zero.h>
 
 #include <functional>
 #include <ostream>
@@ -32,6 +34,18 @@ inline const std::vector<Setting>& all_settings() {
   return settings;
 }
 
+// Gtest traces are a thread's own, so the ranks set theirs.
+inline void at_every_stage(
+    int num_ranks,
+    const std::function<void(World, const Setting&)>& body) {
+  for (const auto& setting : all_settings()) {
+    run_threads(num_ranks, [&](World world) {
+      SCOPED_TRACE(c10::str(setting));
+      body(world, setting);
+    });
+  }
+}
+
 // SGD without clipping: an update shows the gradient as it is.
 inline Config plain_config(const Setting& setting) {
   Config config;
@@ -48,6 +62,12 @@ inline Config adam_config(const Setting& setting) {
   Config config = plain_config(setting);
   config.optimizer.type = OptimizerConfig::Type::adam;
   config.optimizer.lr = 1e-2;
+  return config;
+}
+
+inline Config accumulating(Config config, int64_t steps) {
+  config.train_micro_batch_size_per_gpu = 1;
+  config.gradient_accumulation_steps = steps;
   return config;
 }
 

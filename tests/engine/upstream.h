@@ -18,18 +18,6 @@ namespace zero::test {
 using Accumulate = LibzeroConfig::Accumulate;
 using Tensors = std::vector<at::Tensor>;
 
-// Gtest traces are a thread's own, so the ranks set theirs.
-inline void at_every_stage(
-    int num_ranks,
-    const std::function<void(World, const Setting&)>& body) {
-  for (const auto& setting : all_settings()) {
-    run_threads(num_ranks, [&](World world) {
-      SCOPED_TRACE(c10::str(setting));
-      body(world, setting);
-    });
-  }
-}
-
 // Parameters and nothing else.
 struct Weights : torch::nn::Module {
   explicit Weights(const Tensors& values) {
@@ -108,12 +96,6 @@ inline void expect_updated(
     EXPECT_TRUE(torch::allclose(parameters[i], plain[i], 1e-4, 1e-6))
         << "parameter " << i;
   }
-}
-
-inline Config accumulating(Config config, int64_t steps) {
-  config.train_micro_batch_size_per_gpu = 1;
-  config.gradient_accumulation_steps = steps;
-  return config;
 }
 
 // What each of two ranks receives when so many bytes are reduced.
