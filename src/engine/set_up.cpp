@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "base/log.h"
+#include "base/tensor_memory.h"
 #include "comm/world_state.h"
 #include "engine/engine_state.h"
 #include "optim/adam.h"
@@ -76,6 +77,7 @@ EngineState::EngineState(
   if (!module_) {
     throw ConfigError("the engine needs a module, got none");
   }
+  base::keep_large_tensors();
   accumulation_steps_ = config_.batch_sizes(group_->size()).accumulation;
   if (!optimizer) {
     optimizer = make_optimizer(config_);
