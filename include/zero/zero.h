@@ -7,5 +7,6 @@
 #include <zero/error.h>
 #include <zero/local.h>
 #include <zero/optimizer.h>
+#include <zero/sampler.h>
 #include <zero/version.h>
 #include <zero/world.h>

@@ -15,31 +15,14 @@ namespace zero::checkpoint {
 
 namespace {
 
+// nullptr if the format does not have it.
 const char* name_of(c10::ScalarType dtype) {
-  switch (dtype) {
-    case c10::ScalarType::Double:
-      return "F64";
-    case c10::ScalarType::Float:
-      return "F32";
-    case c10::ScalarType::Half:
-      return "F16";
-    case c10::ScalarType::BFloat16:
-      return "BF16";
-    case c10::ScalarType::Long:
-      return "I64";
-    case c10::ScalarType::Int:
-      return "I32";
-    case c10::ScalarType::Short:
-      return "I16";
-    case c10::ScalarType::Char:
-      return "I8";
-    case c10::ScalarType::Byte:
-      return "U8";
-    case c10::ScalarType::Bool:
-      return "BOOL";
-    default:
-      return nullptr;
+  for (const auto& [type, name] : kSafetensorsTypes) {
+    if (type == dtype) {
+      return name;
+    }
   }
+  return nullptr;
 }
 
 // Length, JSON, and spaces up to a multiple of 8, as the format asks for.

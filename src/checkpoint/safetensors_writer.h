@@ -8,21 +8,14 @@
 // A file that is not committed leaves nothing behind.
 #pragma once
 
-#include <c10/core/ScalarType.h>
-
-#include <cstdint>
+#include <cstddef>
 #include <string>
 #include <vector>
 
 #include "base/unique_fd.h"
+#include "checkpoint/safetensors_types.h"
 
 namespace zero::checkpoint {
-
-struct TensorEntry {
-  std::string name;
-  c10::ScalarType dtype = c10::ScalarType::Float;
-  std::vector<int64_t> sizes;
-};
 
 class SafetensorsWriter {
  public:

@@ -91,6 +91,7 @@ class EngineState {
     const shard::Partition* partition = nullptr;
     int index = -1; // among the trainable ones; -1 if it is not
     int number = 0;
+    bool operator==(const Place&) const = default;
   };
 
   using ValuesOf = std::function<const std::byte*(int number)>;
@@ -129,6 +130,7 @@ class EngineState {
   void publish_parameters();
   void end_round();
   void agree_on_order(std::vector<Place>& places) const;
+  void check_not_lent(const std::vector<Place>& places) const;
   void lend_a_copy(const Place& place) const;
   void write_back(const Place& place) const;
 
@@ -147,6 +149,7 @@ class EngineState {
   std::unique_ptr<Update> update_;
   std::unique_ptr<BufferSync> buffers_;
   TamperCheck tamper_check_;
+  std::vector<Place> lent_; // to guards that write
   observe::GradientObserver gradient_observer_; // uses the reducer
 
   int64_t micro_step_ = 0; // backward calls in this round

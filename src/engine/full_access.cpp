@@ -55,6 +55,7 @@ std::function<void()> EngineState::gather(
   if (access == Access::write) {
     // Also: nobody computes any more with what is about to change.
     agree_on_order(places);
+    check_not_lent(places);
   }
   if (gatherer_) {
     for (const auto& tensor : tensors) {
@@ -64,6 +65,7 @@ std::function<void()> EngineState::gather(
   if (access == Access::write) {
     for (const auto& place : places) {
       lend_a_copy(place);
+      lent_.push_back(place);
     }
     barrier(); // everybody has read what rank 0 is about to change
   }
@@ -74,6 +76,7 @@ std::function<void()> EngineState::gather(
     if (access == Access::write) {
       for (const auto& place : places) {
         write_back(place);
+        std::erase(lent_, place);
       }
       barrier(); // everybody has what rank 0 wrote
       for (const auto& place : places) {
@@ -124,6 +127,20 @@ void EngineState::agree_on_order(std::vector<Place>& places) const {
                   places[0].partition->parameter(places[0].number).name(),
                   "'"),
         ". Fix: pass the same parameters on every rank"));
+  }
+}
+
+// Of two guards the inner one would take the outer one's copy away.
+void EngineState::check_not_lent(const std::vector<Place>& places) const {
+  for (const auto& place : places) {
+    if (std::find(lent_.begin(), lent_.end(), place) != lent_.end()) {
+      throw ConfigError(c10::str(
+          base::rank_prefix(rank(), group_->size()),
+          "gather: parameter '",
+          place.partition->parameter(place.number).name(),
+          "' is being written already. Fix: end the guard that writes it "
+          "first, or write while that one lives"));
+    }
   }
 }
 

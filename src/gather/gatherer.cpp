@@ -74,9 +74,9 @@ Gatherer::~Gatherer() {
     wanted_.notify_one();
   }
   thread_.join();
-  for (auto& each : units_) {
-    if (each.state == State::present && each.bytes > 0) {
-      drop(each);
+  for (size_t i = 0; i < units_.size(); ++i) {
+    if (units_[i].state == State::present && units_[i].bytes > 0) {
+      drop(static_cast<int>(i));
     }
   }
 }
@@ -141,13 +141,13 @@ void Gatherer::after_use(int number) noexcept {
 
 void Gatherer::acquire(Lock& lock, int number) {
   auto& wanted = unit(number);
-  ++wanted.num_pins;
+  hold(number);
   changed_.wait(lock, [&] { return wanted.state != State::arriving; });
   if (wanted.state == State::absent) {
     std::byte* block = make_room(wanted.bytes, -1);
     fetch(
         lock,
-        wanted,
+        number,
         block != nullptr ? block : slab_.allocate_apart(wanted.bytes));
   }
 }
@@ -157,15 +157,51 @@ void Gatherer::release(int number) {
   // until there is need for another: often the next operator uses it again, as
   // a product does after the view of its transpose. A budget of 0 keeps
   // nothing.
-  const int kept = options_.budget_bytes > 0 ? 1 : 0;
-  unit(number).num_pins -= 1 - kept;
+  const bool kept = options_.budget_bytes > 0;
+  if (!kept) {
+    let_go(number);
+  }
   while (present_bytes_ > options_.budget_bytes && drop_one(-1)) {
   }
-  unit(number).num_pins -= kept;
+  if (kept) {
+    let_go(number);
+  }
 }
 
-// Without the lock while it copies.
-void Gatherer::fetch(Lock& lock, Unit& wanted, std::byte* block) {
+void Gatherer::hold(int number) {
+  ++unit(number).num_pins;
+  set_idle(number, false);
+}
+
+void Gatherer::let_go(int number) {
+  auto& released = unit(number);
+  --released.num_pins;
+  set_idle(
+      number,
+      released.num_pins == 0 && released.state == State::present &&
+          released.bytes > 0);
+}
+
+void Gatherer::set_idle(int number, bool idle) {
+  int& place = unit(number).idle_place;
+  if (idle == (place >= 0)) {
+    return;
+  }
+  if (idle) {
+    place = static_cast<int>(idle_.size());
+    idle_.push_back(number);
+  } else {
+    const int moved = idle_.back();
+    idle_[static_cast<size_t>(place)] = moved;
+    unit(moved).idle_place = place;
+    idle_.pop_back();
+    place = -1;
+  }
+}
+
+// For somebody who holds it. Without the lock while it copies.
+void Gatherer::fetch(Lock& lock, int number, std::byte* block) {
+  auto& wanted = unit(number);
   wanted.block = block;
   wanted.state = State::arriving;
   present_bytes_ += wanted.bytes;
@@ -191,7 +227,9 @@ void Gatherer::show(const Unit& wanted) const {
       nullptr);
 }
 
-void Gatherer::drop(Unit& dropped) {
+void Gatherer::drop(int number) {
+  set_idle(number, false);
+  auto& dropped = unit(number);
   const auto& parameter = dropped.partition->parameter(dropped.number);
   shard::make_absent(parameter.storage, absent_message(parameter.name()));
   slab_.free(dropped.block);
@@ -203,24 +241,22 @@ void Gatherer::drop(Unit& dropped) {
 // Drops the unit that is needed last, of those that nobody uses now and that
 // are needed later than so many uses from now. False if there is none.
 bool Gatherer::drop_one(int64_t only_if_later_than) {
-  Unit* last = nullptr;
+  int last = -1;
   int64_t latest = only_if_later_than;
-  for (size_t i = 0; i < units_.size(); ++i) {
-    auto& candidate = units_[i];
-    if (candidate.state != State::present || candidate.num_pins > 0 ||
-        candidate.bytes == 0) {
-      continue;
-    }
-    const int64_t next = order_.uses_until(static_cast<int>(i));
+  for (const int candidate : idle_) {
+    const int64_t next = order_.uses_until(candidate);
     if (next > latest) {
       latest = next;
-      last = &candidate;
+      last = candidate;
+    }
+    if (next == OrderOfUse::kNever) {
+      break; // none is needed later
     }
   }
-  if (last == nullptr) {
+  if (last < 0) {
     return false;
   }
-  drop(*last);
+  drop(last);
   return true;
 }
 
@@ -276,20 +312,22 @@ void Gatherer::prefetch() {
       continue;
     }
     ++statistics_.prefetches;
-    ++unit(number).num_pins; // so that room is not made of it
-    fetch(lock, unit(number), block);
-    --unit(number).num_pins;
+    hold(number); // so that room is not made of it
+    fetch(lock, number, block);
+    let_go(number);
   }
 }
 
 void Gatherer::fetch_persistent(Lock& lock) {
-  for (auto& each : units_) {
+  for (size_t i = 0; i < units_.size(); ++i) {
+    const auto& each = units_[i];
     const bool persistent =
         each.partition->layout().parameter(each.number).numel() <
         options_.persistent_numel;
     if (persistent && each.state == State::absent) {
-      ++each.num_pins; // for good
-      fetch(lock, each, slab_.allocate_apart(each.bytes));
+      const int number = static_cast<int>(i);
+      hold(number); // for good
+      fetch(lock, number, slab_.allocate_apart(each.bytes));
     }
   }
 }
@@ -302,10 +340,8 @@ void Gatherer::pause() {
       return each.state == State::arriving;
     });
   });
-  for (auto& each : units_) {
-    if (each.state == State::present && each.num_pins == 0 && each.bytes > 0) {
-      drop(each);
-    }
+  while (!idle_.empty()) {
+    drop(idle_.back());
   }
   slab_.free_unused();
 }

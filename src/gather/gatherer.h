@@ -82,6 +82,7 @@ class Gatherer : private observe::OperatorListener {
     int64_t bytes = 0;
     State state = State::absent;
     int num_pins = 0;
+    int idle_place = -1; // in idle_, -1 if it is not there
     std::byte* block = nullptr;
   };
   // A unit to fetch ahead of need, and where to.
@@ -100,18 +101,22 @@ class Gatherer : private observe::OperatorListener {
   int unit_of(const at::Tensor& parameter) const;
   void acquire(Lock& lock, int number);
   void release(int number);
-  void fetch(Lock& lock, Unit& unit, std::byte* block);
+  void hold(int number);
+  void let_go(int number);
+  void set_idle(int number, bool idle);
+  void fetch(Lock& lock, int number, std::byte* block);
   void fetch_persistent(Lock& lock);
   void copy(const Unit& unit) const;
   void show(const Unit& unit) const;
   static std::string no_memory_message(const Unit& wanted);
-  void drop(Unit& unit);
+  void drop(int number);
   bool drop_one(int64_t only_if_later_than);
   std::byte* make_room(int64_t bytes, int64_t only_if_later_than);
   void prefetch();
   Ahead next_to_prefetch();
 
   std::vector<Unit> units_;
+  std::vector<int> idle_; // present, and used by nobody: what may be dropped
   std::shared_ptr<comm::TrafficCounters> traffic_;
   GatherOptions options_;
   mutable std::mutex mutex_;

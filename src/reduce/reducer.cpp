@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <exception>
 #include <utility>
 
 #include "base/error.h"
@@ -172,14 +173,14 @@ void Reducer::gradient_ready(ParameterId id) {
   }
 }
 
-void Reducer::take(ParameterId id, const at::Tensor& given) {
+void Reducer::take(ParameterId id, const at::Tensor& grad) {
   const auto& part = partition(id.partition);
   const auto& parameter = part.parameter(id.number);
+  if (grad.layout() != at::kStrided) {
+    refuse(parameter, grad.layout());
+  }
   flags_->set(id);
   const c10::NoGradGuard no_grad;
-  // Rows that are missing on this rank may be there on another.
-  const at::Tensor grad =
-      given.layout() == at::kStrided ? given : given.to_dense();
   if (full_gradients_) {
     move_into_window(id, grad);
     return;
@@ -196,6 +197,19 @@ void Reducer::take(ParameterId id, const at::Tensor& given) {
     held.copy_(grad);
   }
   parameter.tensor.mutable_grad().reset();
+}
+
+// Without it the pass goes on, so that the others do not wait.
+void Reducer::refuse(const shard::Parameter& parameter, at::Layout layout)
+    const {
+  parameter.tensor.mutable_grad().reset();
+  throw ConfigError(c10::str(
+      base::rank_prefix(group_->rank(), group_->size()),
+      "parameter '",
+      parameter.name(),
+      "' got a gradient of layout ",
+      layout,
+      ", which cannot be partitioned. Fix: make its layer with sparse(false)"));
 }
 
 void Reducer::move_into_window(ParameterId id, const at::Tensor& grad) {
@@ -249,20 +263,25 @@ void Reducer::publish(int bucket) {
 
 void Reducer::finish_pass() {
   const std::lock_guard lock(mutex_);
-  collect_the_rest();
+  std::exception_ptr refused;
+  collect_the_rest(refused);
   end_pass();
   while (has_late_gradients()) {
     start_pass();
-    collect_the_rest();
+    collect_the_rest(refused);
     end_pass();
   }
   if (full_gradients_) {
     show_gradients();
   }
+  if (refused) {
+    std::rethrow_exception(refused);
+  }
 }
 
-// Gradients of earlier micro-steps, or late ones.
-void Reducer::collect_the_rest() {
+// Gradients of earlier micro-steps, or late ones. `refused` is what was wrong
+// with one.
+void Reducer::collect_the_rest(std::exception_ptr& refused) {
   for_each_parameter([&](ParameterId id) {
     auto& state = gradient(id);
     const auto& grad =
@@ -270,10 +289,14 @@ void Reducer::collect_the_rest() {
     if (state.ready || (!grad.defined() && !state.in_window)) {
       return;
     }
-    if (grad.defined()) {
-      take(id, grad);
+    try {
+      if (grad.defined()) {
+        take(id, grad);
+      }
+      mark_ready(id);
+    } catch (const ConfigError&) {
+      refused = std::current_exception();
     }
-    mark_ready(id);
   });
 }
 

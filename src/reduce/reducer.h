@@ -22,6 +22,7 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <exception>
 #include <memory>
 #include <mutex>
 #include <vector>
@@ -167,7 +168,9 @@ class Reducer : private ExchangeHandler {
     return first_buckets_[static_cast<size_t>(partition)];
   }
 
-  void take(ParameterId id, const at::Tensor& given);
+  void take(ParameterId id, const at::Tensor& grad);
+  [[noreturn]] void refuse(const shard::Parameter& parameter, at::Layout layout)
+      const;
   void move_into_window(ParameterId id, const at::Tensor& grad);
   void mark_ready(ParameterId id);
   void publish(int bucket);
@@ -179,7 +182,7 @@ class Reducer : private ExchangeHandler {
   void let_go_of_held(const Bucket& bucket);
   void start_pass();
   void end_pass();
-  void collect_the_rest();
+  void collect_the_rest(std::exception_ptr& refused);
   bool has_late_gradients() const;
   bool is_reduced(ParameterId id, const at::Tensor& grad) const;
   void set_aside_means();

@@ -31,6 +31,30 @@ TEST(Access, WhatRankZeroWritesIsEverybodys) {
   }
 }
 
+TEST(Access, WhatIsWrittenAlreadyIsNotLentAgain) {
+  for (const auto& setting : all_settings()) {
+    SCOPED_TRACE(c10::str(setting));
+    run_threads(2, [&](World world) {
+      auto net = build<OddNet>();
+      Engine engine(world, net.ptr(), plain_config(setting));
+      {
+        const auto outer =
+            engine.gather(net->first->parameters(), Access::write);
+        const std::string text = error_of(
+            [&] { const auto inner = engine.gather(*net, Access::write); });
+        EXPECT_TRUE(has(text, "parameter 'first.")) << text;
+        const auto other =
+            engine.gather(net->second->parameters(), Access::write);
+        const torch::NoGradGuard no_grad;
+        net->first->weight.fill_(world.rank() + 5);
+      }
+      const auto again = engine.gather(*net, Access::write);
+      EXPECT_TRUE(torch::equal(
+          net->first->weight, torch::full_like(net->first->weight, 5)));
+    });
+  }
+}
+
 TEST(Access, FullGradientIsTheMeanOverRanks) {
   for (const auto& setting : all_settings()) {
     SCOPED_TRACE(c10::str(setting));
@@ -190,6 +214,42 @@ TEST(Access, MemoryAndTrafficAreWhatTheRulesSay) {
       EXPECT_EQ(traffic.control, 16 * (kRanks - 1));
     });
   }
+}
+
+// Each layer is needed in the forward and, but for the first, which has no
+// gradient to pass on, in the backward in reverse. What is needed soonest
+// stays, so that from the second step on the last layers of the budget come
+// only once.
+TEST(Access, StageThreeGetsWhatOrderAndBudgetPredict) {
+  constexpr int64_t kLayers = 6;
+  constexpr int64_t kLayerBytes = 4 * 64 * 64;
+  run_threads(2, [&](World world) {
+    for (int64_t kept = 1; kept <= kLayers; ++kept) {
+      torch::nn::Sequential net;
+      for (int64_t i = 0; i < kLayers; ++i) {
+        net->push_back(build_with<torch::nn::Linear>(
+            torch::nn::LinearOptions(64, 64).bias(false)));
+      }
+      Config config = plain_config({3, false});
+      config.libzero.gather_budget.bytes = kept * kLayerBytes;
+      // What is fetched ahead of the next step would be counted with this one.
+      config.zero_optimization.stage3_prefetch_bucket_size = 0;
+      Engine engine(world, net.ptr(), config);
+      for (int step = 0; step < 4; ++step) {
+        engine.reset_traffic();
+        engine.backward(net->forward(torch::ones({2, 64})).sum());
+        engine.step();
+        const int64_t gathers =
+            kLayers + std::max<int64_t>(0, kLayers - kept - 1);
+        if (step > 0) {
+          EXPECT_EQ(
+              engine.traffic().intra_node,
+              (kLayers + gathers) * kLayerBytes / 2)
+              << kept;
+        }
+      }
+    }
+  });
 }
 
 } // namespace

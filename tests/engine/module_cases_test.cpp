@@ -119,6 +119,50 @@ TEST(ModuleCases, TwoForwardsBeforeOneBackward) {
   }
 }
 
+// Keeps no activations: the forward is run again when the backward comes.
+struct Recomputed : torch::autograd::Function<Recomputed> {
+  static at::Tensor forward(
+      torch::autograd::AutogradContext* context,
+      const at::Tensor& x,
+      OddNetImpl* net) {
+    context->saved_data["net"] = reinterpret_cast<int64_t>(net);
+    context->save_for_backward({x});
+    return net->forward(x);
+  }
+  static torch::autograd::variable_list backward(
+      torch::autograd::AutogradContext* context,
+      const torch::autograd::variable_list& gradients) {
+    auto* net =
+        reinterpret_cast<OddNetImpl*>(context->saved_data["net"].toInt());
+    const at::AutoGradMode enabled(true);
+    const auto x = context->get_saved_variables()[0].detach();
+    x.set_requires_grad(true);
+    torch::autograd::backward({net->forward(x)}, {gradients[0]});
+    return {x.grad(), {}};
+  }
+};
+
+TEST(ModuleCases, ActivationsMayBeRecomputed) {
+  for (const auto& setting : all_settings()) {
+    SCOPED_TRACE(c10::str(setting));
+    run_threads(2, [&](World world) {
+      auto net = build<OddNet>();
+      auto plain = build<OddNet>();
+      Engine engine(world, net.ptr(), plain_config(setting));
+      const auto x = random_floats({2, 7}, 5).set_requires_grad(true);
+      engine.backward(Recomputed::apply(x, net.get()).square().mean());
+      engine.step();
+      plain(x).square().mean().backward();
+      const auto guard = engine.gather(*net);
+      EXPECT_TRUE(torch::allclose(
+          net->first->weight,
+          plain->first->weight - 0.5 * plain->first->weight.grad(),
+          1e-4,
+          1e-6));
+    });
+  }
+}
+
 TEST(ModuleCases, TrainingGoesOnAfterExceptions) {
   for (const auto& setting : all_settings()) {
     SCOPED_TRACE(c10::str(setting));

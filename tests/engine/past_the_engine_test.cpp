@@ -178,27 +178,29 @@ TEST(PastTheEngine, AnOptimizerThatFailsOnOneRankFailsOnAll) {
   });
 }
 
-TEST(PastTheEngine, SparseGradientsCountAsDenseOnes) {
+TEST(PastTheEngine, SparseGradientsAreRefusedByName) {
   at_every_stage(2, [&](World world, const Setting& setting) {
-    std::vector<at::Tensor> trained;
-    for (const bool sparse : {false, true}) {
-      auto net = build_with<torch::nn::Embedding>(
-          torch::nn::EmbeddingOptions(20, 6).sparse(sparse));
-      {
-        const torch::NoGradGuard no_grad;
-        net->weight.copy_(random_floats({20, 6}, 3));
-      }
-      Engine engine(world, net.ptr(), plain_config(setting));
-      for (uint64_t step = 0; step < 3; ++step) {
-        const auto seed = 10 * step + static_cast<uint64_t>(world.rank());
-        engine.backward(net(random_ints(20, {7}, seed)).square().sum());
-        engine.step();
-      }
-      const auto guard = engine.gather(*net);
-      trained.push_back(net->weight.detach().clone());
-      world.barrier();
-    }
-    EXPECT_TRUE(torch::allclose(trained[0], trained[1]));
+    auto net = build_with<torch::nn::Embedding>(
+        torch::nn::EmbeddingOptions(20, 6).sparse(true));
+    Engine engine(world, net.ptr(), plain_config(setting));
+    const auto words = torch::ones({7}, torch::kLong);
+    const std::string text =
+        error_of([&] { engine.backward(net(words).sum()); });
+    EXPECT_TRUE(has(text, "'weight' got a gradient of layout Sparse")) << text;
+    EXPECT_TRUE(has(text, "sparse(false)")) << text;
+    world.barrier();
+    // Also by a backward of the user's own.
+    const std::string late = error_of([&] {
+      net(words).sum().backward();
+      engine.step();
+    });
+    EXPECT_TRUE(has(late, "'weight' got a gradient of layout Sparse")) << late;
+    world.barrier();
+    // Training goes on.
+    net->options.sparse(false);
+    engine.zero_grad();
+    engine.backward(net(words).sum());
+    EXPECT_TRUE(engine.step().updated);
   });
 }
 

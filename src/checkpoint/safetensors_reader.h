@@ -1,0 +1,67 @@
+// Defines SafetensorsReader: reads the tensors of a safetensors file, one at a
+// time. Nothing in the file is believed: lengths and offsets are checked
+// against the file before anything is allocated.
+//
+//   SafetensorsReader reader("model.safetensors");
+//   for (const auto& entry : reader.entries()) {
+//     at::Tensor tensor = reader.read(entry.name);
+//   }
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/unique_fd.h"
+#include "checkpoint/safetensors_types.h"
+#include "config/json_value.h"
+
+namespace zero::checkpoint {
+
+class SafetensorsReader {
+ public:
+  // Throws: IoError if the file cannot be read; CorruptionError if it is not a
+  // safetensors file, or not all of one.
+  explicit SafetensorsReader(std::string path);
+
+  const std::string& path() const {
+    return path_;
+  }
+
+  // In the order of their names in the header.
+  const std::vector<TensorEntry>& entries() const {
+    return entries_;
+  }
+
+  // nullptr if there is none.
+  const TensorEntry* find(const std::string& name) const;
+
+  // Throws: IoError; ConfigError if there is none of that name.
+  at::Tensor read(const std::string& name) const;
+
+ private:
+  struct Place {
+    size_t entry = 0;
+    int64_t begin = 0; // in the file
+    int64_t bytes = 0;
+  };
+
+  [[noreturn]] void refuse(const std::string& what) const;
+  std::string read_header(int64_t file_bytes);
+  void add(const std::string& name, const config::JsonValue& value);
+  void check_places() const;
+  void read_at(int64_t offset, void* to, int64_t bytes) const;
+
+  std::string path_;
+  base::UniqueFd file_;
+  int64_t data_begin_ = 0;
+  int64_t data_bytes_ = 0;
+  std::vector<TensorEntry> entries_;
+  std::map<std::string, Place, std::less<>> places_;
+};
+
+} // namespace zero::checkpoint

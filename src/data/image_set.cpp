@@ -1,0 +1,181 @@
+#include "data/image_set.h"
+
+#include <ATen/ops/empty.h>
+
+#include <array>
+#include <cstring>
+#include <fstream>
+#include <iterator>
+
+#include "base/error.h"
+
+namespace zero::data {
+
+namespace {
+
+constexpr int64_t kCifarSide = 32;
+constexpr int64_t kCifarImageBytes = 3 * kCifarSide * kCifarSide;
+constexpr int64_t kCifarClasses = 10;
+
+[[noreturn]] void refuse(const std::string& path, const std::string& what) {
+  throw CorruptionError(c10::str(
+      "'", path, "' cannot be used: ", what, ". Fix: download it again"));
+}
+
+std::string contents_of(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  std::string bytes{std::istreambuf_iterator<char>(file), {}};
+  if (!file.good() && !file.eof()) {
+    throw IoError(
+        c10::str("cannot read '", path, "'. Fix: name a file that is there"));
+  }
+  return bytes;
+}
+
+int64_t unsigned_byte(char c) {
+  return static_cast<unsigned char>(c);
+}
+
+void check_label(
+    const std::string& path,
+    int64_t number,
+    int64_t label,
+    int64_t num_classes) {
+  if (label >= num_classes) {
+    refuse(
+        path,
+        c10::str(
+            "image ",
+            number,
+            " has label ",
+            label,
+            ", there are ",
+            num_classes,
+            " classes"));
+  }
+}
+
+// The sizes in an idx file of bytes; data begins behind them.
+std::vector<int64_t> idx_sizes(
+    const std::string& path,
+    const std::string& bytes,
+    size_t num_sizes) {
+  constexpr size_t kWord = 4;
+  if (bytes.size() < kWord * (1 + num_sizes)) {
+    refuse(path, c10::str("it has ", bytes.size(), " bytes"));
+  }
+  const std::array<int64_t, 4> expected{
+      0, 0, 8, static_cast<int64_t>(num_sizes)}; // 8: bytes
+  for (size_t i = 0; i < kWord; ++i) {
+    if (unsigned_byte(bytes[i]) != expected[i]) {
+      refuse(
+          path,
+          c10::str("it is no idx file of bytes with ", num_sizes, " sizes"));
+    }
+  }
+  std::vector<int64_t> sizes;
+  int64_t numel = 1;
+  for (size_t i = 1; i <= num_sizes; ++i) {
+    int64_t size = 0;
+    for (size_t j = 0; j < kWord; ++j) { // big-endian
+      size = size << 8 | unsigned_byte(bytes[kWord * i + j]);
+    }
+    sizes.push_back(size);
+    if (__builtin_mul_overflow(numel, size, &numel)) {
+      refuse(path, "its sizes are larger than any file");
+    }
+  }
+  const auto data_bytes =
+      static_cast<int64_t>(bytes.size() - kWord * (1 + num_sizes));
+  if (numel != data_bytes) {
+    refuse(
+        path,
+        c10::str(
+            "its sizes ",
+            c10::IntArrayRef(sizes),
+            " need ",
+            numel,
+            " bytes, it has ",
+            data_bytes));
+  }
+  return sizes;
+}
+
+} // namespace
+
+ImageSet read_cifar10(const std::vector<std::string>& paths) {
+  std::vector<std::string> files;
+  int64_t count = 0;
+  for (const auto& path : paths) {
+    files.push_back(contents_of(path));
+    const auto bytes = static_cast<int64_t>(files.back().size());
+    if (bytes == 0 || bytes % (1 + kCifarImageBytes) != 0) {
+      refuse(
+          path,
+          c10::str(
+              "it has ",
+              bytes,
+              " bytes, expected a multiple of ",
+              1 + kCifarImageBytes));
+    }
+    count += bytes / (1 + kCifarImageBytes);
+  }
+  ImageSet set{
+      .images = at::empty({count, 3, kCifarSide, kCifarSide}, at::kByte),
+      .labels = at::empty({count}, at::kLong),
+      .num_classes = kCifarClasses};
+  auto* image = set.images.mutable_data_ptr<uint8_t>();
+  auto* label = set.labels.mutable_data_ptr<int64_t>();
+  for (size_t file = 0; file < files.size(); ++file) {
+    int64_t number = 0;
+    for (const char* record = files[file].data();
+         record < files[file].data() + files[file].size();
+         record += 1 + kCifarImageBytes) {
+      *label = unsigned_byte(record[0]);
+      check_label(paths[file], number++, *label++, kCifarClasses);
+      std::memcpy(image, record + 1, kCifarImageBytes);
+      image += kCifarImageBytes;
+    }
+  }
+  return set;
+}
+
+ImageSet read_idx(
+    const std::string& images_path,
+    const std::string& labels_path,
+    int64_t num_classes) {
+  const std::string images = contents_of(images_path);
+  const auto sizes = idx_sizes(images_path, images, 3);
+  const std::string labels = contents_of(labels_path);
+  const int64_t count = idx_sizes(labels_path, labels, 1).front();
+  if (count != sizes[0] || count == 0) {
+    refuse(
+        labels_path,
+        c10::str(
+            "it has ",
+            count,
+            " labels for the ",
+            sizes[0],
+            " images in '",
+            images_path,
+            "'"));
+  }
+  ImageSet set{
+      .images = at::empty({count, 1, sizes[1], sizes[2]}, at::kByte),
+      .labels = at::empty({count}, at::kLong),
+      .num_classes = num_classes};
+  const size_t bytes = set.images.nbytes();
+  std::memcpy(
+      set.images.mutable_data_ptr(),
+      images.data() + images.size() - bytes,
+      bytes);
+  const char* label = labels.data() + labels.size() - count;
+  for (int64_t i = 0; i < count; ++i) {
+    const int64_t value = unsigned_byte(label[i]);
+    check_label(labels_path, i, value, num_classes);
+    set.labels.mutable_data_ptr<int64_t>()[i] = value;
+  }
+  return set;
+}
+
+} // namespace zero::data

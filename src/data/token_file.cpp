@@ -1,0 +1,158 @@
+#include "data/token_file.h"
+
+#include <ATen/ops/empty.h>
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+
+#include <cerrno>
+#include <cstring>
+
+#include "base/error.h"
+#include "base/unique_fd.h"
+
+namespace zero::data {
+
+namespace {
+
+// Of llm.c: magic, version and the bytes of a token with it.
+struct Header {
+  uint32_t magic;
+  uint32_t version;
+  int64_t token_bytes;
+};
+constexpr Header kHeaders[] = {{20240520, 1, 2}, {20240801, 7, 4}};
+constexpr int64_t kHeaderBytes = 256 * 4;
+
+// Files are little-endian, as all machines are that libzero runs on.
+template <class T>
+T number_at(const std::byte* place) {
+  T value{};
+  std::memcpy(&value, place, sizeof(T));
+  return value;
+}
+
+template <class T>
+void widen(const std::byte* from, int64_t count, int64_t* to) {
+  for (int64_t i = 0; i < count; ++i) {
+    to[i] = number_at<T>(from + i * static_cast<int64_t>(sizeof(T)));
+  }
+}
+
+} // namespace
+
+TokenFile::TokenFile(std::string path) : path_(std::move(path)) {
+  const base::UniqueFd file(::open(path_.c_str(), O_RDONLY | O_CLOEXEC));
+  struct stat about {};
+  if (!file.valid() || ::fstat(file.get(), &about) != 0) {
+    throw IoError(base::system_message(
+        c10::str("cannot read '", path_, "'. Fix: name a file of tokens"),
+        file.valid() ? "fstat" : "open",
+        errno));
+  }
+  file_bytes_ = about.st_size;
+  if (!S_ISREG(about.st_mode) || file_bytes_ == 0) {
+    refuse(file_bytes_ == 0 ? "it is empty" : "it is no file");
+  }
+  void* mapped = ::mmap(
+      nullptr,
+      static_cast<size_t>(file_bytes_),
+      PROT_READ,
+      MAP_PRIVATE,
+      file.get(),
+      0);
+  if (mapped == MAP_FAILED) {
+    throw IoError(base::system_message(
+        c10::str("cannot read '", path_, "'"), "mmap", errno));
+  }
+  mapping_ = std::shared_ptr<const std::byte>(
+      static_cast<const std::byte*>(mapped),
+      [bytes = static_cast<size_t>(file_bytes_)](const std::byte* data) {
+        ::munmap(const_cast<std::byte*>(data), bytes);
+      });
+  read_header();
+}
+
+void TokenFile::refuse(const std::string& what) const {
+  throw CorruptionError(c10::str(
+      "'",
+      path_,
+      "' is not a file of tokens: ",
+      what,
+      ". Fix: make it again with 'zero data'"));
+}
+
+void TokenFile::read_header() {
+  const std::byte* data = mapping_.get();
+  const uint32_t magic = file_bytes_ >= 4 ? number_at<uint32_t>(data) : 0;
+  for (const auto& header : kHeaders) {
+    if (magic != header.magic) {
+      continue;
+    }
+    if (file_bytes_ < kHeaderBytes) {
+      refuse(c10::str("it ends within its header, after ", file_bytes_));
+    }
+    const auto version = number_at<uint32_t>(data + 4);
+    if (version != header.version) {
+      refuse(
+          c10::str("it has version ", version, ", expected ", header.version));
+    }
+    data_begin_ = kHeaderBytes;
+    token_bytes_ = header.token_bytes;
+    num_tokens_ = number_at<uint32_t>(data + 8);
+    if (file_bytes_ != data_begin_ + num_tokens_ * token_bytes_) {
+      refuse(c10::str(
+          "its header says ",
+          num_tokens_,
+          " tokens, it has ",
+          file_bytes_ - data_begin_,
+          " bytes of them"));
+    }
+    return;
+  }
+  if (file_bytes_ % token_bytes_ != 0) {
+    refuse(c10::str("half a token is left of its ", file_bytes_, " bytes"));
+  }
+  num_tokens_ = file_bytes_ / token_bytes_;
+}
+
+at::Tensor TokenFile::read(int64_t begin, int64_t count, int64_t vocabulary)
+    const {
+  if (begin < 0 || count < 0 || begin > num_tokens_ - count) {
+    throw ConfigError(c10::str(
+        "'",
+        path_,
+        "' has ",
+        num_tokens_,
+        " tokens, expected ",
+        count,
+        " from ",
+        begin,
+        " on. Fix: use more text, or shorter sequences"));
+  }
+  at::Tensor ids = at::empty({count}, at::kLong);
+  auto* to = ids.mutable_data_ptr<int64_t>();
+  const std::byte* from = mapping_.get() + data_begin_ + begin * token_bytes_;
+  if (token_bytes_ == 2) {
+    widen<uint16_t>(from, count, to);
+  } else {
+    widen<uint32_t>(from, count, to);
+  }
+  for (int64_t i = 0; i < count; ++i) {
+    if (to[i] >= vocabulary) {
+      throw CorruptionError(c10::str(
+          "'",
+          path_,
+          "' has ",
+          to[i],
+          " as token ",
+          begin + i,
+          ", the vocabulary has ",
+          vocabulary,
+          ". Fix: use the vocabulary that the file was made with"));
+    }
+  }
+  return ids;
+}
+
+} // namespace zero::data

@@ -1,0 +1,135 @@
+#include "data/tokenizer.h"
+
+#include <map>
+#include <set>
+
+#include "base/error.h"
+
+namespace zero::data {
+
+namespace {
+
+void check_token(int64_t token, int64_t vocabulary) {
+  if (token < 0 || token >= vocabulary) {
+    throw ConfigError(c10::str(
+        "there is no token ", token, " in a vocabulary of ", vocabulary));
+  }
+}
+
+class ByteTokenizer final : public Tokenizer {
+ public:
+  int64_t vocabulary() const override {
+    return 256;
+  }
+
+  std::vector<int64_t> encode(std::string_view text) const override {
+    std::vector<int64_t> tokens;
+    tokens.reserve(text.size());
+    for (const char c : text) {
+      tokens.push_back(static_cast<unsigned char>(c));
+    }
+    return tokens;
+  }
+
+  std::string decode(const std::vector<int64_t>& tokens) const override {
+    std::string text;
+    for (const int64_t token : tokens) {
+      check_token(token, vocabulary());
+      text += static_cast<char>(token);
+    }
+    return text;
+  }
+};
+
+// The first character of a text that is not empty, by its bytes.
+std::string_view first_character(std::string_view text) {
+  const auto byte = [&](size_t i) {
+    return static_cast<unsigned char>(text[i]);
+  };
+  const size_t length = byte(0) < 0x80 ? 1
+      : (byte(0) & 0xE0) == 0xC0       ? 2
+      : (byte(0) & 0xF0) == 0xE0       ? 3
+      : (byte(0) & 0xF8) == 0xF0       ? 4
+                                       : 1;
+  if (length > text.size()) {
+    return text.substr(0, 1);
+  }
+  for (size_t i = 1; i < length; ++i) {
+    if ((byte(i) & 0xC0) != 0x80) {
+      return text.substr(0, 1);
+    }
+  }
+  return text.substr(0, length);
+}
+
+// UTF-8 has the order of code points.
+class CharacterTokenizer final : public Tokenizer {
+ public:
+  explicit CharacterTokenizer(const std::set<std::string>& characters)
+      : characters_(characters.begin(), characters.end()) {
+    for (size_t i = 0; i < characters_.size(); ++i) {
+      tokens_[characters_[i]] = static_cast<int64_t>(i);
+    }
+  }
+
+  int64_t vocabulary() const override {
+    return static_cast<int64_t>(characters_.size());
+  }
+
+  std::vector<int64_t> encode(std::string_view text) const override {
+    std::vector<int64_t> tokens;
+    tokens.reserve(text.size());
+    for (size_t place = 0; place < text.size();) {
+      const auto character = first_character(text.substr(place));
+      const auto found = tokens_.find(character);
+      if (found == tokens_.end()) {
+        throw ConfigError(c10::str(
+            "the character '",
+            character,
+            "' at byte ",
+            place,
+            " is not in the vocabulary of ",
+            vocabulary(),
+            " characters. Fix: leave it out, or train with text that has it"));
+      }
+      tokens.push_back(found->second);
+      place += character.size();
+    }
+    return tokens;
+  }
+
+  std::string decode(const std::vector<int64_t>& tokens) const override {
+    std::string text;
+    for (const int64_t token : tokens) {
+      check_token(token, vocabulary());
+      text += characters_[static_cast<size_t>(token)];
+    }
+    return text;
+  }
+
+ private:
+  std::vector<std::string> characters_;
+  std::map<std::string, int64_t, std::less<>> tokens_;
+};
+
+} // namespace
+
+std::unique_ptr<Tokenizer> make_byte_tokenizer() {
+  return std::make_unique<ByteTokenizer>();
+}
+
+std::unique_ptr<Tokenizer> make_character_tokenizer(std::string_view text) {
+  if (text.empty()) {
+    throw ConfigError(
+        "a character tokenizer needs text that has characters, got none");
+  }
+  std::set<std::string> characters;
+  while (!text.empty()) {
+    const auto character = first_character(text);
+    characters.emplace(character);
+    text.remove_prefix(character.size());
+  }
+  return std::make_unique<CharacterTokenizer>(characters);
+}
+
+} // namespace zero::data

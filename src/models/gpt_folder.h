@@ -1,0 +1,24 @@
+// Defines the model folder of Hugging Face for Gpt: config.json beside
+// model.safetensors, as `transformers` writes and reads it.
+#pragma once
+
+#include <string>
+
+#include "models/gpt.h"
+
+namespace zero::models {
+
+// The text of config.json.
+std::string gpt_config_json(const GptOptions& options);
+
+// Throws: ConfigError if it is not the configuration of a GPT-2 that Gpt can
+// be, with all that is wrong. `origin` is how the message calls it.
+GptOptions gpt_options_from_json(
+    const std::string& text,
+    const std::string& origin);
+
+// Of a published model or of one that was trained here. Throws: IoError,
+// CorruptionError, ConfigError.
+Gpt load_gpt(const std::string& folder);
+
+} // namespace zero::models
