@@ -42,7 +42,7 @@ int64_t Sampler::sample_at(int64_t position) const {
   const int64_t epoch = position / state_.num_samples;
   const int64_t place = position % state_.num_samples;
   // Seeds that follow each other must not have each other's epochs.
-  const uint64_t key = static_cast<uint64_t>(
+  const auto key = static_cast<uint64_t>(
       data::shuffled(epoch, int64_t{1} << 62, state_.seed));
   return state_.shuffle ? data::shuffled(place, state_.num_samples, key)
                         : place;

@@ -22,7 +22,7 @@ struct Header {
   int64_t token_bytes;
 };
 constexpr Header kHeaders[] = {{20240520, 1, 2}, {20240801, 7, 4}};
-constexpr int64_t kHeaderBytes = 256 * 4;
+constexpr int64_t kHeaderBytes = 1024; // 256 numbers
 
 // Files are little-endian, as all machines are that libzero runs on.
 template <class T>

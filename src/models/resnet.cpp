@@ -123,7 +123,7 @@ ResNetImpl::ResNetImpl(const ResNetOptions& options) : options_(options) {
       blocks->push_back(Residual(in, width, stride, architecture->bottleneck));
       in = architecture->bottleneck ? kExpansion * width : width;
     }
-    layers_.push_back(
+    layers_.emplace_back(
         register_module("layer" + std::to_string(layer + 1), blocks));
     width *= 2;
   }
