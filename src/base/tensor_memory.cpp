@@ -15,6 +15,8 @@ namespace zero::base {
 namespace {
 
 constexpr size_t kHugePage = 2 << 20;
+// No tensor has more, and sums of it and a page do not overflow.
+constexpr size_t kMostBytes = size_t{1} << 62;
 
 struct Block {
   std::byte* data = nullptr;
@@ -75,6 +77,8 @@ class Blocks {
     if (found == used_.end()) {
       return false;
     }
+    // Before another thread can have the same place.
+    c10::profiledCPUMemoryReporter().Delete(data);
     const size_t bytes = found->second;
     used_.erase(found);
     memory_.used_bytes -= bytes;
@@ -137,8 +141,8 @@ Blocks& blocks() {
 class BlockAllocator final : public c10::Allocator {
  public:
   c10::DataPtr allocate(size_t bytes) override {
-    std::byte* data =
-        bytes >= kLargeTensorBytes ? blocks().take(bytes) : nullptr;
+    const bool is_large = bytes >= kLargeTensorBytes && bytes <= kMostBytes;
+    std::byte* data = is_large ? blocks().take(bytes) : nullptr;
     if (data == nullptr) {
       // Which has libtorch's own words for no memory.
       return c10::GetDefaultCPUAllocator()->allocate(bytes);
@@ -158,9 +162,7 @@ class BlockAllocator final : public c10::Allocator {
  private:
   // Also of what the default allocator has given, here or before this one was.
   static void free(void* data) {
-    if (blocks().give_back(static_cast<std::byte*>(data))) {
-      c10::profiledCPUMemoryReporter().Delete(data);
-    } else {
+    if (!blocks().give_back(static_cast<std::byte*>(data))) {
       c10::GetDefaultCPUAllocator()->raw_deleter()(data);
     }
   }

@@ -69,7 +69,9 @@ void Engine::export_safetensors(const std::string& path) const {
   }
   if (!written) {
     throw IoError(c10::str(
-        "rank 0 could not write '", path, "'; its own message says why"));
+        "rank 0 could not write '",
+        path,
+        "'. Fix: see its own message, which says why"));
   }
 }
 

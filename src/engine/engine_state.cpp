@@ -4,6 +4,7 @@
 #include <bit>
 #include <cmath>
 #include <cstring>
+#include <utility>
 
 #include "base/error.h"
 #include "base/log.h"
@@ -21,6 +22,7 @@ void EngineState::backward(const at::Tensor& loss) {
 
 void EngineState::run_backward(const at::Tensor& loss) {
   check_parameters();
+  check_nothing_lent();
   const bool reduces = reduces_now();
   const at::Tensor scaled = accumulation_steps_ == 1
       ? loss
@@ -59,6 +61,7 @@ StepResult EngineState::step() {
 
 StepResult EngineState::run_step() {
   check_parameters();
+  check_nothing_lent();
   tamper_check_.check_members(
       base::rank_prefix(rank(), group_->size()), *module_);
   if (micro_step_ > 0 && micro_step_ < accumulation_steps_) {
@@ -101,6 +104,7 @@ void EngineState::join() {
 
 void EngineState::run_join() {
   check_parameters();
+  check_nothing_lent();
   for (;;) {
     // What a rank has of an unfinished round still counts.
     const bool has_nothing = micro_step_ == 0;
@@ -132,7 +136,12 @@ void EngineState::reduce_and_close() {
   // Gradients that did not come by backward(): the user called autograd.
   if (reducer_->has_unreduced_gradients()) {
     reducer_->begin_pass();
-    reducer_->finish_pass();
+    try {
+      reducer_->finish_pass();
+    } catch (const ConfigError&) {
+      // The others are in this round: it is finished with what can be used.
+      refused_ = std::current_exception();
+    }
   }
   reducer_->close_round();
 }
@@ -250,6 +259,9 @@ void EngineState::end_round() {
     gatherer_->resume();
   }
   micro_step_ = 0;
+  if (refused_) {
+    std::rethrow_exception(std::exchange(refused_, nullptr));
+  }
 }
 
 void EngineState::zero_grad() {
@@ -283,6 +295,19 @@ void EngineState::remember_failure(const std::function<void()>& call) {
   } catch (const CommError&) {
     failure_ = std::current_exception();
     throw;
+  }
+}
+
+// An update would be lost under what the guard writes at its end.
+void EngineState::check_nothing_lent() const {
+  if (!lent_.empty()) {
+    const auto& place = lent_.front();
+    throw ConfigError(c10::str(
+        base::rank_prefix(rank(), group_->size()),
+        "parameter '",
+        place.partition->parameter(place.number).name(),
+        "' is being written. Fix: end the guard of engine.gather(..., "
+        "zero::Access::write) before training goes on"));
   }
 }
 

@@ -130,7 +130,10 @@ class EngineState {
   void publish_parameters();
   void end_round();
   void agree_on_order(std::vector<Place>& places) const;
+  void agree_if_writing(Access access, const std::function<void()>& part) const;
+  void pin_all(const std::vector<at::Tensor>& tensors) const;
   void check_not_lent(const std::vector<Place>& places) const;
+  void check_nothing_lent() const;
   void lend_a_copy(const Place& place) const;
   void write_back(const Place& place) const;
 
@@ -156,6 +159,7 @@ class EngineState {
   int64_t global_step_ = 0;
   Decision decision_;
   int64_t control_bytes_ = 0;
+  std::exception_ptr refused_; // of this round: told when it is over
   std::exception_ptr failure_; // of ranks that could not go on together
   std::shared_ptr<const bool> alive_ = std::make_shared<bool>(true);
 };

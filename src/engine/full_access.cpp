@@ -2,6 +2,7 @@
 // EngineState tells of itself.
 #include <algorithm>
 #include <cstring>
+#include <exception>
 
 #include "base/error.h"
 #include "base/hash.h"
@@ -47,24 +48,24 @@ bool EngineState::is_parameter(const at::Tensor& tensor) const {
 std::function<void()> EngineState::gather(
     const std::vector<at::Tensor>& tensors,
     Access access) {
-  check_parameters();
   std::vector<Place> places;
-  for (const auto& tensor : tensors) {
-    places.push_back(place_of(tensor));
-  }
+  // Writing is collective: what one rank cannot do, the others hear of.
+  agree_if_writing(access, [&] {
+    check_parameters();
+    for (const auto& tensor : tensors) {
+      places.push_back(place_of(tensor));
+    }
+    check_not_lent(places);
+  });
   if (access == Access::write) {
     // Also: nobody computes any more with what is about to change.
     agree_on_order(places);
-    check_not_lent(places);
   }
-  if (gatherer_) {
-    for (const auto& tensor : tensors) {
-      gatherer_->pin(tensor);
-    }
-  }
+  agree_if_writing(access, [&] { pin_all(tensors); });
   if (access == Access::write) {
     for (const auto& place : places) {
       lend_a_copy(place);
+      tamper_check_.lend(place.partition->parameter(place.number));
       lent_.push_back(place);
     }
     barrier(); // everybody has read what rank 0 is about to change
@@ -89,6 +90,45 @@ std::function<void()> EngineState::gather(
       }
     }
   };
+}
+
+void EngineState::agree_if_writing(
+    Access access,
+    const std::function<void()>& part) const {
+  std::exception_ptr failure;
+  try {
+    part();
+  } catch (const CommError&) {
+    throw; // the ranks cannot talk
+  } catch (const Error&) {
+    failure = std::current_exception();
+  }
+  const bool all_could = access == Access::read || agree_on(failure == nullptr);
+  if (failure) {
+    std::rethrow_exception(failure);
+  }
+  if (!all_could) {
+    throw ConfigError(c10::str(
+        base::rank_prefix(rank(), group_->size()),
+        "gather: another rank could not begin to write. Fix: see its own "
+        "message"));
+  }
+}
+
+void EngineState::pin_all(const std::vector<at::Tensor>& tensors) const {
+  if (!gatherer_) {
+    return;
+  }
+  for (size_t i = 0; i < tensors.size(); ++i) {
+    try {
+      gatherer_->pin(tensors[i]);
+    } catch (...) {
+      for (size_t pinned = 0; pinned < i; ++pinned) {
+        gatherer_->unpin(tensors[pinned]);
+      }
+      throw;
+    }
+  }
 }
 
 // All ranks write back in the same order, each parameter once.
@@ -130,7 +170,7 @@ void EngineState::agree_on_order(std::vector<Place>& places) const {
   }
 }
 
-// Of two guards the inner one would take the outer one's copy away.
+// Of two guards one would take the other one's copy away.
 void EngineState::check_not_lent(const std::vector<Place>& places) const {
   for (const auto& place : places) {
     if (std::find(lent_.begin(), lent_.end(), place) != lent_.end()) {

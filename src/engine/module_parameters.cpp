@@ -114,8 +114,11 @@ std::string describe(const std::vector<Parameter>& parameters) {
   std::ostringstream text;
   for (const auto& parameter : parameters) {
     text << parameter.name() << " " << parameter.tensor.dtype().name() << " "
-         << parameter.tensor.sizes()
-         << (parameter.tensor.requires_grad() ? "" : " frozen") << "\n";
+         << parameter.tensor.sizes();
+    if (!parameter.tensor.is_contiguous()) {
+      text << " with strides " << parameter.tensor.strides();
+    }
+    text << (parameter.tensor.requires_grad() ? "" : " frozen") << "\n";
   }
   return text.str();
 }

@@ -75,7 +75,9 @@ EngineState::EngineState(
       group_(make_group(world, config)),
       config_(config) {
   if (!module_) {
-    throw ConfigError("the engine needs a module, got none");
+    throw ConfigError(
+        "the engine needs a module, got none. Fix: pass module.ptr() of one that "
+        "is there");
   }
   base::keep_large_tensors();
   accumulation_steps_ = config_.batch_sizes(group_->size()).accumulation;

@@ -31,10 +31,19 @@ void TamperCheck::accept_all() {
   }
 }
 
+void TamperCheck::lend(const shard::Parameter& parameter) {
+  for (auto& mark : marks_) {
+    if (mark.parameter.tensor.is_same(parameter.tensor)) {
+      mark.lent = true;
+    }
+  }
+}
+
 void TamperCheck::accept_values(const shard::Parameter& parameter) {
   for (auto& mark : marks_) {
     if (mark.parameter.tensor.is_same(parameter.tensor)) {
       mark.version = mark_of(parameter).version;
+      mark.lent = false;
     }
   }
 }
@@ -68,8 +77,8 @@ void TamperCheck::check(const std::string& prefix) const {
     const char* what = now.storage != mark.storage || now.dtype != mark.dtype ||
             now.sizes != mark.sizes || now.strides != mark.strides
         ? "was replaced or moved"
-        : now.version != mark.version ? "was changed"
-                                      : nullptr;
+        : now.version != mark.version && !mark.lent ? "was changed"
+                                                    : nullptr;
     if (what != nullptr) {
       problems += c10::str("\n  '", mark.parameter.name(), "' ", what);
     }

@@ -18,6 +18,8 @@ class TamperCheck {
   // Remembers the parameter as it is now.
   void accept(const shard::Parameter& parameter);
   void accept_all(); // those it knows, after a change by the engine
+  // From now on its values may change, until they are accepted.
+  void lend(const shard::Parameter& parameter);
   // New values in the same memory. A replaced parameter stays noticed.
   void accept_values(const shard::Parameter& parameter);
 
@@ -32,6 +34,7 @@ class TamperCheck {
     shard::Parameter parameter;
     const void* storage = nullptr;
     uint32_t version = 0;
+    bool lent = false;
     at::ScalarType dtype = at::kFloat;
     std::vector<int64_t> sizes;
     std::vector<int64_t> strides;

@@ -25,7 +25,8 @@ std::string Gatherer::no_memory_message(const Unit& wanted) {
       wanted.bytes,
       " bytes of parameter '",
       wanted.partition->parameter(wanted.number).name(),
-      "'. Fix: lower libzero.gather_budget, or use smaller layers");
+      "'. Fix: free memory, lower libzero.gather_budget, or use smaller "
+      "layers");
 }
 
 Gatherer::Gatherer(

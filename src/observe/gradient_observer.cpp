@@ -24,7 +24,9 @@ class Hook : public torch::autograd::PostAccumulateGradHook {
 } // namespace
 
 bool GradientObserver::is_watched(const at::Tensor& parameter) {
-  return torch::autograd::impl::post_acc_grad_hooks(parameter) != nullptr;
+  // A tensor that was never to have a gradient has nothing to hook on.
+  return torch::autograd::impl::get_autograd_meta(parameter) != nullptr &&
+      torch::autograd::impl::post_acc_grad_hooks(parameter) != nullptr;
 }
 
 void GradientObserver::watch(

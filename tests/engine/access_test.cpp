@@ -43,14 +43,43 @@ TEST(Access, WhatIsWrittenAlreadyIsNotLentAgain) {
         const std::string text = error_of(
             [&] { const auto inner = engine.gather(*net, Access::write); });
         EXPECT_TRUE(has(text, "parameter 'first.")) << text;
+        EXPECT_TRUE(has(text, "is being written already")) << text;
+        {
+          const torch::NoGradGuard no_grad;
+          net->first->weight.fill_(world.rank() + 5);
+        }
+        // Others may be read and written meanwhile, and nothing is trained.
         const auto other =
             engine.gather(net->second->parameters(), Access::write);
-        const torch::NoGradGuard no_grad;
-        net->first->weight.fill_(world.rank() + 5);
+        EXPECT_TRUE(
+            has(error_of([&] {
+                  const auto inner = engine.gather(net->first->parameters());
+                }),
+                "is being written already"));
+        EXPECT_TRUE(
+            has(error_of([&] { engine.step(); }), "before training goes on"));
       }
       const auto again = engine.gather(*net, Access::write);
       EXPECT_TRUE(torch::equal(
           net->first->weight, torch::full_like(net->first->weight, 5)));
+    });
+  }
+}
+
+TEST(Access, WhatOneRankCannotWriteNobodyWrites) {
+  for (const auto& setting : all_settings()) {
+    SCOPED_TRACE(c10::str(setting));
+    run_threads(2, [&](World world) {
+      auto net = build<OddNet>();
+      Engine engine(world, net.ptr(), plain_config(setting));
+      const auto weight = net->first->weight;
+      const auto tensor = world.rank() == 0 ? weight.detach() : weight;
+      const std::string text = error_of(
+          [&] { const auto guard = engine.gather({tensor}, Access::write); });
+      const char* part = world.rank() == 0 ? "is no parameter of"
+                                           : "another rank could not begin";
+      EXPECT_TRUE(has(text, part)) << text;
+      const auto guard = engine.gather({weight}, Access::write);
     });
   }
 }

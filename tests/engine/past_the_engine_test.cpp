@@ -178,6 +178,64 @@ TEST(PastTheEngine, AnOptimizerThatFailsOnOneRankFailsOnAll) {
   });
 }
 
+// As torch registers them, without anything that autograd needs.
+TEST(PastTheEngine, WhatWasNeverToBeTrainedIsFrozen) {
+  struct Scaled : torch::nn::Module {
+    Scaled() {
+      scale = register_parameter("scale", torch::full({5}, 3.0), false);
+      order = register_parameter("order", torch::arange(5), false);
+      weight = register_parameter("weight", torch::ones({5}));
+    }
+    at::Tensor forward() const {
+      return (scale * weight).index_select(0, order).sum();
+    }
+    at::Tensor scale, order, weight;
+  };
+  at_every_stage(2, [&](World world, const Setting& setting) {
+    auto net = std::make_shared<Scaled>();
+    Engine engine(world, net, plain_config(setting));
+    engine.backward(net->forward());
+    EXPECT_TRUE(engine.step().updated);
+    const auto guard = engine.gather(*net);
+    EXPECT_TRUE(torch::equal(net->scale, torch::full({5}, 3.0)));
+    EXPECT_TRUE(torch::equal(net->weight, torch::full({5}, -0.5)));
+  });
+}
+
+TEST(PastTheEngine, StridesThatDifferAreNamed) {
+  at_every_stage(2, [&](World world, const Setting& setting) {
+    auto net = build_with<torch::nn::Linear>(6, 4);
+    if (world.rank() == 1) {
+      net->weight.set_data(net->weight.detach().t().contiguous().t());
+    }
+    const std::string text = error_of(
+        [&] { const Engine engine(world, net.ptr(), plain_config(setting)); });
+    EXPECT_TRUE(has(text, "different modules")) << text;
+    EXPECT_TRUE(has(text, world.rank() == 0 ? "others" : "with strides [1, 4]"))
+        << text;
+  });
+}
+
+// One rank refuses, and still takes part in the update.
+TEST(PastTheEngine, ARankThatRefusesStaysInStep) {
+  at_every_stage(2, [&](World world, const Setting& setting) {
+    auto net = build_with<torch::nn::Embedding>(
+        torch::nn::EmbeddingOptions(20, 6).sparse(world.rank() == 0));
+    Engine engine(world, net.ptr(), plain_config(setting));
+    const auto words = torch::ones({7}, torch::kLong);
+    for (int step = 0; step < 3; ++step) {
+      const std::string text = error_of([&] {
+        net(words).sum().backward(); // past the engine
+        engine.step();
+      });
+      if (has(text, "layout Sparse") && engine.global_step() == step) {
+        engine.step(); // it came before the step
+      }
+      EXPECT_EQ(engine.global_step(), step + 1) << text;
+    }
+  });
+}
+
 TEST(PastTheEngine, SparseGradientsAreRefusedByName) {
   at_every_stage(2, [&](World world, const Setting& setting) {
     auto net = build_with<torch::nn::Embedding>(

@@ -54,7 +54,8 @@ std::exception_ptr Complaints::timed_out(const Operation& operation) const {
           " s for ranks ",
           c10::Join(", ", awaited),
           ", which are alive. Fix: make sure every rank calls it, or raise "
-          "ZERO_PROGRESS_TIMEOUT_SECONDS"),
+          "progress_timeout_seconds (ZERO_PROGRESS_TIMEOUT_SECONDS without a "
+          "configuration)"),
       failed(operation, awaited.empty() ? -1 : awaited.front())));
 }
 
