@@ -38,7 +38,7 @@ int64_t shuffled(int64_t place, int64_t count, uint64_t key) {
   const int half_bits = (std::bit_width(limit) + 1) / 2;
   auto number = static_cast<uint64_t>(place);
   // Numbers beyond the count are passed on until one is below it. The walk is
-  // part of a cycle through `place`, so it ends; in 8 steps on average at most.
+  // part of a cycle through `place`, so it ends; in 4 steps on average at most.
   do {
     number = permuted(number, half_bits, key);
   } while (number >= limit);

@@ -240,10 +240,14 @@ void EngineState::publish_parameters() {
     group_->traffic()->count(CommOp::all_gather, received);
   }
   buffers_->take();
-  // A backward through a graph of before raises, as it does in torch.
-  for (const auto* partition : trainable_) {
-    for (int i = 0; i < partition->layout().num_parameters(); ++i) {
-      partition->parameter(i).tensor.unsafeGetTensorImpl()->bump_version();
+  // A backward through a graph of before raises, as it does in torch; not if
+  // what it needs had no gradient and is as it was.
+  for (int index = 0; index < static_cast<int>(trainable_.size()); ++index) {
+    const auto& partition = *trainable_[static_cast<size_t>(index)];
+    for (int i = 0; i < partition.layout().num_parameters(); ++i) {
+      if (reducer_->has_gradient({index, i})) {
+        partition.parameter(i).tensor.unsafeGetTensorImpl()->bump_version();
+      }
     }
   }
   tamper_check_.accept_all();

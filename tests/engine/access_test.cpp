@@ -159,6 +159,20 @@ TEST(Access, ABackwardThroughAnOldGraphRaises) {
   }
 }
 
+TEST(Access, AnOldGraphOfWhatWasNotUpdatedIsGood) {
+  for (const auto& setting : all_settings()) {
+    SCOPED_TRACE(c10::str(setting));
+    auto net = build<OddNet>();
+    Engine engine(init(), net.ptr(), plain_config(setting));
+    const auto x = torch::ones({2, 16}).set_requires_grad(true);
+    const auto old = net->second(x).square().sum(); // needs the weight again
+    engine.backward(net->first(torch::ones({2, 7})).sum());
+    engine.step();
+    engine.backward(old);
+    EXPECT_TRUE(engine.step().updated);
+  }
+}
+
 TEST(Access, ASecondEngineOfTheSameModuleIsRefused) {
   auto net = build<OddNet>();
   const World world = init();
