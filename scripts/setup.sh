@@ -90,6 +90,7 @@ install_packages() {
     export DEBIAN_FRONTEND=noninteractive
     apt-get update -qq
     apt-get install -qq --no-install-recommends \
+      -o APT::Keep-Downloaded-Packages=false \
       "${missing[@]}" "${extra[@]}" >/dev/null
     find_missing
   fi
