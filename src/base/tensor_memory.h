@@ -12,8 +12,8 @@ namespace zero::base {
 // Tensors below this stay with malloc.
 constexpr size_t kLargeTensorBytes = 1 << 20;
 
-// What is kept although no tensor has it, at most. More is a little faster:
-// with 64 MiB a step of a small GPT took 2 % less.
+// What is kept although no tensor has it, at most. More was not faster in a way
+// that could be measured (docs/benchmarks).
 constexpr size_t kIdleTensorBytes = 32 << 20;
 
 // From now on; calling it again does nothing. A program that has an allocator

@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <optional>
+#include <string_view>
 
 #include "base/error.h"
 #include "config/parse_json.h"
@@ -198,11 +199,6 @@ void SafetensorsReader::check_places() const {
     refuse(c10::str(
         "tensors have ", end - data_begin_, " bytes, the file ", data_bytes_));
   }
-}
-
-const TensorEntry* SafetensorsReader::find(const std::string& name) const {
-  const auto found = places_.find(name);
-  return found == places_.end() ? nullptr : &entries_[found->second.entry];
 }
 
 at::Tensor SafetensorsReader::read(const std::string& name) const {

@@ -13,7 +13,6 @@
 #include <cstdint>
 #include <map>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "base/unique_fd.h"
@@ -37,9 +36,6 @@ class SafetensorsReader {
     return entries_;
   }
 
-  // nullptr if there is none.
-  const TensorEntry* find(const std::string& name) const;
-
   // Throws: IoError; ConfigError if there is none of that name.
   at::Tensor read(const std::string& name) const;
 
@@ -61,7 +57,7 @@ class SafetensorsReader {
   int64_t data_begin_ = 0;
   int64_t data_bytes_ = 0;
   std::vector<TensorEntry> entries_;
-  std::map<std::string, Place, std::less<>> places_;
+  std::map<std::string, Place> places_;
 };
 
 } // namespace zero::checkpoint

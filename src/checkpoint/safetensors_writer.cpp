@@ -10,6 +10,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
+#include "base/file_io.h"
 
 namespace zero::checkpoint {
 
@@ -106,19 +107,12 @@ void SafetensorsWriter::fail(const char* call, int error) {
 }
 
 void SafetensorsWriter::write(const void* data, size_t bytes) {
-  const auto* from = static_cast<const char*>(data);
-  while (bytes > 0) {
-    const ssize_t written = ::write(file_.get(), from, bytes);
-    if (written < 0 && errno == EINTR) {
-      continue;
-    }
-    if (written < 0) {
-      fail("write", errno);
-    }
-    from += written;
-    bytes -= static_cast<size_t>(written);
-    written_bytes_ += static_cast<size_t>(written);
+  const int error =
+      base::write_all(file_.get(), {static_cast<const char*>(data), bytes});
+  if (error != 0) {
+    fail("write", error);
   }
+  written_bytes_ += bytes;
 }
 
 void SafetensorsWriter::commit() {

@@ -1,11 +1,7 @@
-#include <fcntl.h>
-#include <unistd.h>
 #include <zero/config.h>
 
-#include <cerrno>
-
 #include "base/error.h"
-#include "base/unique_fd.h"
+#include "base/file_io.h"
 #include "config/deepspeed_keys.h"
 #include "config/parse_json.h"
 #include "config/sections.h"
@@ -13,39 +9,6 @@
 namespace zero {
 
 namespace {
-
-// No more of it than shows that it is too long.
-std::string read_file(const std::string& path) {
-  const auto fail = [&](const char* call) {
-    const int error = errno;
-    throw IoError(c10::str(
-        base::system_message(
-            "cannot read the configuration " + path, call, error),
-        ". Fix: give the path of a readable file"));
-  };
-  const base::UniqueFd file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
-  if (!file.valid()) {
-    fail("open");
-  }
-  constexpr size_t kBlock = size_t{64} << 10;
-  std::string text;
-  while (text.size() <= config::kMaxJsonBytes) {
-    const size_t filled = text.size();
-    text.resize(filled + kBlock);
-    ssize_t count = -1;
-    do {
-      count = ::read(file.get(), text.data() + filled, kBlock);
-    } while (count < 0 && errno == EINTR);
-    if (count < 0) {
-      fail("read");
-    }
-    text.resize(filled + static_cast<size_t>(count));
-    if (count == 0) {
-      break;
-    }
-  }
-  return text;
-}
 
 void read(config::Section& root, Config& config) {
   config::visit_batch_sizes(
@@ -67,7 +30,9 @@ void read(config::Section& root, Config& config) {
 } // namespace
 
 Config Config::from_file(const std::string& path) {
-  return from_json(read_file(path), path);
+  return from_json(
+      base::read_file(path, "the configuration " + path, config::kMaxJsonBytes),
+      path);
 }
 
 Config Config::from_json(std::string_view text, const std::string& origin) {

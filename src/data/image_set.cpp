@@ -4,10 +4,9 @@
 
 #include <array>
 #include <cstring>
-#include <fstream>
-#include <iterator>
 
 #include "base/error.h"
+#include "base/file_io.h"
 
 namespace zero::data {
 
@@ -23,13 +22,7 @@ constexpr int64_t kCifarClasses = 10;
 }
 
 std::string contents_of(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  std::string bytes{std::istreambuf_iterator<char>(file), {}};
-  if (!file.good() && !file.eof()) {
-    throw IoError(
-        c10::str("cannot read '", path, "'. Fix: name a file that is there"));
-  }
-  return bytes;
+  return base::read_file(path, "'" + path + "'");
 }
 
 int64_t unsigned_byte(char c) {

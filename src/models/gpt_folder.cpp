@@ -1,10 +1,9 @@
 #include "models/gpt_folder.h"
 
-#include <fstream>
-#include <iterator>
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
+#include "base/file_io.h"
 #include "config/parse_json.h"
 #include "models/load_weights.h"
 
@@ -67,17 +66,6 @@ void require(
         shown,
         "choose a model of GPT-2's architecture");
   }
-}
-
-std::string text_of(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  if (!file) {
-    throw IoError(c10::str(
-        "cannot read '",
-        path,
-        "'. Fix: name a folder with config.json and model.safetensors"));
-  }
-  return {std::istreambuf_iterator<char>(file), {}};
 }
 
 // Published files have the transformer alone, and masks that are computed here.
@@ -188,7 +176,10 @@ GptOptions gpt_options_from_json(
 
 Gpt load_gpt(const std::string& folder) {
   const std::string config_path = folder + "/config.json";
-  Gpt gpt(gpt_options_from_json(text_of(config_path), config_path));
+  Gpt gpt(gpt_options_from_json(
+      base::read_file(
+          config_path, "'" + config_path + "'", config::kMaxJsonBytes),
+      config_path));
   const checkpoint::SafetensorsReader weights(folder + "/model.safetensors");
   load_weights(*gpt, weights, {.rename = name_in_gpt});
   return gpt;

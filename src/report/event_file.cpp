@@ -9,6 +9,7 @@
 #include <chrono>
 
 #include "base/error.h"
+#include "base/file_io.h"
 
 namespace zero::report {
 
@@ -43,14 +44,11 @@ void put_bytes(std::string& to, uint64_t field, std::string_view bytes) {
   to += bytes;
 }
 
-void put_double(std::string& to, uint64_t field, double value) {
-  put_key(to, field, Wire::fixed64);
-  put_little_endian(to, std::bit_cast<uint64_t>(value));
-}
-
-void put_float(std::string& to, uint64_t field, float value) {
-  put_key(to, field, Wire::fixed32);
-  put_little_endian(to, std::bit_cast<uint32_t>(value));
+// A double or a float, by its bits.
+template <class Unsigned>
+void put_fixed(std::string& to, uint64_t field, Unsigned bits) {
+  put_key(to, field, sizeof(bits) == 8 ? Wire::fixed64 : Wire::fixed32);
+  put_little_endian(to, bits);
 }
 
 void put_number(std::string& to, uint64_t field, uint64_t value) {
@@ -147,7 +145,10 @@ EventFile::EventFile(const std::string& folder) {
 void EventFile::add_scalar(std::string_view tag, double value, int64_t step) {
   std::string scalar;
   put_bytes(scalar, summary::kTag, tag);
-  put_float(scalar, summary::kSimpleValue, static_cast<float>(value));
+  put_fixed(
+      scalar,
+      summary::kSimpleValue,
+      std::bit_cast<uint32_t>(static_cast<float>(value)));
   write_event(as_summary(scalar), step);
 }
 
@@ -179,7 +180,8 @@ void EventFile::add_text(
 // A record: length, checksum of the length, the event, its checksum.
 void EventFile::write_event(std::string_view fields, int64_t step) {
   std::string whole;
-  put_double(whole, event::kWallTime, seconds_since_1970());
+  put_fixed(
+      whole, event::kWallTime, std::bit_cast<uint64_t>(seconds_since_1970()));
   put_number(whole, event::kStep, static_cast<uint64_t>(step));
   whole += fields;
   std::string record;
@@ -188,19 +190,11 @@ void EventFile::write_event(std::string_view fields, int64_t step) {
   record += whole;
   put_little_endian(record, masked_crc32c(whole));
 
-  std::string_view rest = record;
-  while (!rest.empty()) {
-    const ssize_t count = ::write(file_.get(), rest.data(), rest.size());
-    if (count < 0 && errno == EINTR) {
-      continue;
-    }
-    if (count < 0) {
-      throw IoError(base::system_message(
-          c10::str("cannot write '", path_, "'. Fix: make room on its disk"),
-          "write",
-          errno));
-    }
-    rest.remove_prefix(static_cast<size_t>(count));
+  if (const int error = base::write_all(file_.get(), record)) {
+    throw IoError(base::system_message(
+        c10::str("cannot write '", path_, "'. Fix: make room on its disk"),
+        "write",
+        error));
   }
 }
 

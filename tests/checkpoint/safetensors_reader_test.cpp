@@ -6,7 +6,7 @@
 
 #include <fstream>
 
-#include "checkpoint/safetensors_writer.h"
+#include "checkpoint/example_file.h"
 #include "engine/error_of.h"
 #include "launch/job.h"
 
@@ -44,25 +44,15 @@ class SafetensorsReaderTest : public testing::Test {
 };
 
 TEST_F(SafetensorsReaderTest, ReadsWhatTheWriterWrote) {
-  const std::vector<float> weight{1, 2, 3, 4, 5, 6};
-  const std::vector<int64_t> count{7};
-  SafetensorsWriter writer(
-      path_,
-      {{"weight", at::kFloat, {2, 3}},
-       {"nothing", at::kHalf, {0, 5}},
-       {"count", at::kLong, {}}});
-  writer.write(weight.data(), 24);
-  writer.write(count.data(), 8);
-  writer.commit();
+  write_example(path_);
 
   const SafetensorsReader reader(path_);
   ASSERT_EQ(reader.entries().size(), 3);
   EXPECT_EQ(reader.entries()[1].name, "nothing");
-  EXPECT_TRUE(
-      at::equal(reader.read("weight"), at::tensor(weight).view({2, 3})));
+  EXPECT_TRUE(at::equal(
+      reader.read("weight"), at::tensor(kExampleWeight).view({2, 3})));
   EXPECT_EQ(reader.read("nothing").numel(), 0);
   EXPECT_EQ(reader.read("count").item<int64_t>(), 7);
-  EXPECT_EQ(reader.find("bias"), nullptr);
   EXPECT_TRUE(test::has(
       test::error_of([&] { reader.read("bias"); }), "no tensor 'bias'"));
 }

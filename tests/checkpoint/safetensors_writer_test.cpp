@@ -5,6 +5,7 @@
 #include <cstring>
 #include <nlohmann/json.hpp>
 
+#include "checkpoint/example_file.h"
 #include "engine/error_of.h"
 #include "launch/job.h"
 
@@ -21,16 +22,7 @@ size_t num_files(const TemporaryFolder& folder) {
 TEST(SafetensorsWriter, WritesWhatTheFormatSays) {
   const TemporaryFolder folder;
   const std::string path = folder.path() / "a.safetensors";
-  const std::vector<float> weight{1, 2, 3, 4, 5, 6};
-  const std::vector<int64_t> count{7};
-  SafetensorsWriter writer(
-      path,
-      {{"weight", at::kFloat, {2, 3}},
-       {"nothing", at::kHalf, {0, 5}},
-       {"count", at::kLong, {}}});
-  writer.write(weight.data(), 24);
-  writer.write(count.data(), 8);
-  writer.commit();
+  write_example(path);
 
   const std::string bytes = test::read_file(path);
   uint64_t length = 0;
@@ -50,7 +42,8 @@ TEST(SafetensorsWriter, WritesWhatTheFormatSays) {
       header.at("count"),
       nlohmann::json::parse(
           R"({"dtype": "I64", "shape": [], "data_offsets": [24, 32]})"));
-  EXPECT_EQ(std::memcmp(bytes.data() + 8 + length, weight.data(), 24), 0);
+  EXPECT_EQ(
+      std::memcmp(bytes.data() + 8 + length, kExampleWeight.data(), 24), 0);
   EXPECT_EQ(num_files(folder), 1);
 }
 
