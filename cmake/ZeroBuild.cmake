@@ -14,7 +14,8 @@ if(ZERO_SANITIZE)
   set(sanitize -fsanitize=${ZERO_SANITIZE} -fno-sanitize-recover=all)
   # gcc is mistaken about what is uninitialized in the code that these add.
   add_compile_options(
-    ${sanitize} -fno-omit-frame-pointer -Wno-maybe-uninitialized)
+    ${sanitize} -fno-omit-frame-pointer
+    $<$<CXX_COMPILER_ID:GNU>:-Wno-maybe-uninitialized>)
   add_link_options(${sanitize})
 endif()
 

@@ -70,6 +70,11 @@ find_missing() {
   has_header gtest/gtest.h || missing+=(libgtest-dev)
   has_header CLI/CLI.hpp || missing+=(libcli11-dev)
   has_header nlohmann/json.hpp || missing+=(nlohmann-json3-dev)
+  has_header jpeglib.h || missing+=(libjpeg-dev)
+  has_header png.h || missing+=(libpng-dev)
+  has_header pcre2.h || missing+=(libpcre2-dev)
+  has_header zlib.h || missing+=(zlib1g-dev)
+  has pkg-config || missing+=(pkg-config)
   if ! has_libtorch; then
     python3 -c 'import ensurepip' 2>/dev/null || missing+=(python3-venv)
     [[ -e /etc/ssl/certs ]] || missing+=(ca-certificates)

@@ -120,6 +120,7 @@ struct ByteBudget {
 struct LibzeroConfig {
   enum class OnPeerLost { resume, raise }; // "continue", "raise"
   enum class Accumulate { shard, full };
+  enum class OnNonfinite { update, raise };
 
   // What the ranks of one machine would each have a copy of exists once.
   bool shared_memory = true;
@@ -132,6 +133,9 @@ struct LibzeroConfig {
   // Stages 2 and 3 with gradient accumulation. shard: every micro-step is
   // reduced, no rank keeps full gradients. full: one reduction at the boundary.
   Accumulate accumulate = Accumulate::shard;
+  // When the norm of the gradients is no finite number. update: as torch does.
+  // raise: an Error on every rank, and parameters stay as they are.
+  OnNonfinite on_nonfinite = OnNonfinite::update;
   std::vector<ParameterGroup> parameter_groups;
   double clip_norm_type = 2; // 1, 2 or infinity ("inf")
 };

@@ -9,7 +9,7 @@ from repository import ROOT, files, finish
 # From the lowest on.
 LAYERS = (
     "base comm config shard observe gather optim reduce engine checkpoint "
-    "launch data models tasks report cli"
+    "launch data models report tasks cli"
 ).split()
 
 INCLUDE = re.compile(r'^\s*#\s*include\s*"([^"]+)"', re.MULTILINE)

@@ -1,12 +1,15 @@
 #include "base/file_io.h"
 
 #include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
+#include <cstdlib>
+#include <filesystem>
+#include <utility>
 
 #include "base/error.h"
-#include "base/unique_fd.h"
 
 namespace zero::base {
 
@@ -42,6 +45,65 @@ std::string read_file(
     }
   }
   return text;
+}
+
+NewFile::NewFile(std::string path)
+    : path_(std::move(path)), temporary_(path_ + '.' + std::string(6, 'X')) {
+  file_ = UniqueFd(::mkostemp(temporary_.data(), O_CLOEXEC));
+  if (!file_.valid()) {
+    const int error = errno;
+    temporary_.clear();
+    fail("mkostemp", error);
+  }
+  // Readable as any file the user makes, not only by the owner.
+  const mode_t mask = ::umask(0);
+  ::umask(mask);
+  ::fchmod(file_.get(), 0666 & ~mask);
+}
+
+NewFile::~NewFile() {
+  if (!temporary_.empty()) {
+    ::unlink(temporary_.c_str());
+  }
+}
+
+void NewFile::fail(const char* call, int error) {
+  throw IoError(system_message(
+      c10::str(
+          "cannot write '",
+          path_,
+          "'. Fix: name a folder that exists, is writable and has room"),
+      call,
+      error));
+}
+
+void NewFile::write(std::string_view bytes) {
+  if (const int error = write_all(file_.get(), bytes); error != 0) {
+    fail("write", error);
+  }
+}
+
+void NewFile::commit() {
+  if (::fsync(file_.get()) != 0) {
+    fail("fsync", errno);
+  }
+  if (::rename(temporary_.c_str(), path_.c_str()) != 0) {
+    fail("rename", errno);
+  }
+  temporary_.clear();
+  // The new name, too, is to survive a loss of power.
+  const auto folder = std::filesystem::absolute(path_).parent_path();
+  const UniqueFd directory(
+      ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (directory.valid()) {
+    ::fsync(directory.get());
+  }
+}
+
+void write_file(const std::string& path, std::string_view content) {
+  NewFile file(path);
+  file.write(content);
+  file.commit();
 }
 
 int write_all(int fd, std::string_view bytes) {

@@ -6,6 +6,8 @@
 #include <string>
 #include <string_view>
 
+#include "base/unique_fd.h"
+
 namespace zero::base {
 
 // What is in the file; of one longer than `limit`, no more than shows that.
@@ -14,6 +16,32 @@ std::string read_file(
     const std::string& path,
     const std::string& title,
     size_t limit = std::numeric_limits<size_t>::max());
+
+// Gives the file its new content at once: whoever reads it, also after a loss
+// of power, has the old one or the new one. Throws: IoError.
+void write_file(const std::string& path, std::string_view content);
+
+// A file with a name of its own beside `path`, which gets that name when it is
+// complete.
+class NewFile {
+ public:
+  // Throws: IoError.
+  explicit NewFile(std::string path);
+  ~NewFile(); // without commit() nothing is left
+  NewFile(const NewFile&) = delete;
+  NewFile& operator=(const NewFile&) = delete;
+
+  // Throws: IoError; nothing is left then.
+  void write(std::string_view bytes);
+  void commit();
+
+ private:
+  [[noreturn]] void fail(const char* call, int error);
+
+  std::string path_;
+  std::string temporary_;
+  UniqueFd file_;
+};
 
 // Writes all of it, however the system divides it. Returns 0, or an errno.
 int write_all(int fd, std::string_view bytes);

@@ -21,17 +21,26 @@ int64_t read_number(const std::filesystem::path& path, int64_t otherwise) {
   return file >> value ? value : otherwise;
 }
 
-int64_t machine_memory() {
-  std::ifstream file("/proc/meminfo");
+// A line "name kilobytes kB" of one of the system's files, in bytes.
+int64_t read_line(
+    const char* path,
+    const std::string& wanted,
+    int64_t otherwise) {
+  std::ifstream file(path);
   std::string name;
-  int64_t kilobytes = 0;
-  while (file >> name >> kilobytes) {
-    if (name == "MemAvailable:") {
+  while (file >> name) {
+    int64_t kilobytes = 0;
+    if (name == wanted && file >> kilobytes) {
       return kilobytes * 1024;
     }
+    file.clear();
     file.ignore(std::numeric_limits<std::streamsize>::max(), '\n');
   }
-  return kUnlimited;
+  return otherwise;
+}
+
+int64_t machine_memory() {
+  return read_line("/proc/meminfo", "MemAvailable:", kUnlimited);
 }
 
 // Where the memory controller of a cgroup version keeps its numbers.
@@ -118,6 +127,14 @@ void check_available_memory(int64_t bytes) {
         " are available. Fix: free memory, raise the container's memory limit, "
         "or use fewer ranks"));
   }
+}
+
+int64_t total_memory() {
+  return read_line("/proc/meminfo", "MemTotal:", kUnlimited);
+}
+
+int64_t own_memory() {
+  return read_line("/proc/self/smaps_rollup", "Pss:", 0);
 }
 
 } // namespace zero::base

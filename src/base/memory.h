@@ -13,4 +13,11 @@ int64_t available_memory();
 // kill somebody instead of saying no. Throws: IoError if it is not there.
 void check_available_memory(int64_t bytes);
 
+int64_t total_memory(); // of the machine
+
+// What this process takes of it: of pages that several processes have, its
+// share, so that the sum over processes is what they take together. 0 where the
+// system does not say.
+int64_t own_memory();
+
 } // namespace zero::base

@@ -43,18 +43,18 @@ std::optional<std::vector<int64_t>> counts(const JsonValue* value) {
   return result;
 }
 
-// Nothing if it is more than an int64_t has.
+// Nothing if it is more than an int64_t has; neither may what the other sizes
+// make beside a 0, because libtorch computes strides from it.
 std::optional<int64_t> num_bytes(const TensorEntry& entry) {
   auto bytes = static_cast<int64_t>(c10::elementSize(entry.dtype));
-  if (std::count(entry.sizes.begin(), entry.sizes.end(), 0) > 0) {
-    return 0;
-  }
+  bool is_empty = false;
   for (const int64_t size : entry.sizes) {
-    if (__builtin_mul_overflow(bytes, size, &bytes)) {
+    is_empty = is_empty || size == 0;
+    if (size != 0 && __builtin_mul_overflow(bytes, size, &bytes)) {
       return std::nullopt;
     }
   }
-  return bytes;
+  return is_empty ? 0 : bytes;
 }
 
 } // namespace

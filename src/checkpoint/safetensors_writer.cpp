@@ -67,70 +67,21 @@ std::string header_of(
 SafetensorsWriter::SafetensorsWriter(
     std::string path,
     const std::vector<TensorEntry>& tensors)
-    : path_(std::move(path)), temporary_(path_ + '.' + std::string(6, 'X')) {
+    : file_(std::move(path)) {
   size_t data_bytes = 0;
   const std::string header = header_of(tensors, data_bytes);
   expected_bytes_ = header.size() + data_bytes;
-  file_ = base::UniqueFd(::mkostemp(temporary_.data(), O_CLOEXEC));
-  if (!file_.valid()) {
-    const int error = errno;
-    temporary_.clear();
-    fail("mkostemp", error);
-  }
-  // Readable as any file the user makes, not only by the owner.
-  const mode_t mask = ::umask(0);
-  ::umask(mask);
-  ::fchmod(file_.get(), 0666 & ~mask);
   write(header.data(), header.size());
 }
 
-SafetensorsWriter::~SafetensorsWriter() {
-  if (!committed_ && !temporary_.empty()) {
-    ::unlink(temporary_.c_str());
-  }
-}
-
-void SafetensorsWriter::fail(const char* call, int error) {
-  if (!temporary_.empty()) {
-    ::unlink(temporary_.c_str());
-    temporary_.clear();
-  }
-  throw IoError(base::system_message(
-      c10::str(
-          "cannot write '",
-          path_,
-          "'. Fix: name a folder that exists, is writable and has ",
-          expected_bytes_,
-          " bytes free"),
-      call,
-      error));
-}
-
 void SafetensorsWriter::write(const void* data, size_t bytes) {
-  const int error =
-      base::write_all(file_.get(), {static_cast<const char*>(data), bytes});
-  if (error != 0) {
-    fail("write", error);
-  }
+  file_.write({static_cast<const char*>(data), bytes});
   written_bytes_ += bytes;
 }
 
 void SafetensorsWriter::commit() {
   ZERO_CHECK_EQ(written_bytes_, expected_bytes_);
-  if (::fsync(file_.get()) != 0) {
-    fail("fsync", errno);
-  }
-  if (::rename(temporary_.c_str(), path_.c_str()) != 0) {
-    fail("rename", errno);
-  }
-  committed_ = true;
-  // The new name, too, is to survive a loss of power.
-  const auto folder = std::filesystem::absolute(path_).parent_path();
-  const base::UniqueFd directory(
-      ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  if (directory.valid()) {
-    ::fsync(directory.get());
-  }
+  file_.commit();
 }
 
 } // namespace zero::checkpoint

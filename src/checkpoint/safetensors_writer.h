@@ -12,7 +12,7 @@
 #include <string>
 #include <vector>
 
-#include "base/unique_fd.h"
+#include "base/file_io.h"
 #include "checkpoint/safetensors_types.h"
 
 namespace zero::checkpoint {
@@ -21,22 +21,14 @@ class SafetensorsWriter {
  public:
   // Throws: IoError; ConfigError for a type the format does not have.
   SafetensorsWriter(std::string path, const std::vector<TensorEntry>& tensors);
-  ~SafetensorsWriter();
-  SafetensorsWriter(const SafetensorsWriter&) = delete;
-  SafetensorsWriter& operator=(const SafetensorsWriter&) = delete;
 
   void write(const void* data, size_t bytes);
   void commit();
 
  private:
-  [[noreturn]] void fail(const char* call, int error);
-
-  std::string path_;
-  std::string temporary_;
-  base::UniqueFd file_;
+  base::NewFile file_;
   size_t expected_bytes_ = 0;
   size_t written_bytes_ = 0;
-  bool committed_ = false;
 };
 
 } // namespace zero::checkpoint

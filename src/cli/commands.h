@@ -19,6 +19,9 @@ void add_run_command(
     const std::vector<std::string>& program,
     int& exit_code);
 
+void add_train_command(CLI::App& app, int& exit_code);
+void add_generate_command(CLI::App& app, int& exit_code);
+void add_compare_command(CLI::App& app);
 void add_bench_command(CLI::App& app, int& exit_code);
 void add_doctor_command(CLI::App& app, int& exit_code);
 

@@ -37,11 +37,15 @@ int run(std::vector<std::string> arguments) {
   app.set_version_flag("--version", "zero " ZERO_VERSION);
   app.require_subcommand(0, 1);
   app.footer(
-      "Example:\n  zero run -n 4 ./train\n\nzero COMMAND --help says more.");
+      "Examples:\n  zero train gpt.json -n 2\n  zero run -n 4 ./train\n\n"
+      "zero COMMAND --help says more.");
 
   int exit_code = 0;
   std::vector<std::string> program;
   zero::cli::add_run_command(app, program, exit_code);
+  zero::cli::add_train_command(app, exit_code);
+  zero::cli::add_generate_command(app, exit_code);
+  zero::cli::add_compare_command(app);
   zero::cli::add_bench_command(app, exit_code);
   zero::cli::add_doctor_command(app, exit_code);
 

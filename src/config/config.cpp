@@ -10,15 +10,8 @@ namespace zero {
 
 namespace {
 
-void read(config::Section& root, Config& config) {
-  config::visit_batch_sizes(
-      config::FieldReader(root, config::Auto::absent), config);
-  config::visit_top_level(config::FieldReader(root), config);
-  config::read_optimizer(root.section("optimizer"), config.optimizer);
-  config::read_scheduler(root.section("scheduler"), config.scheduler);
-  config::read_zero_optimization(root, config.zero_optimization);
-  config::read_libzero(root.section("libzero"), config.libzero);
-  config::read_deepspeed_keys(root, config::top_level_keys());
+// Whoever has none of them reads the file without its sections.
+void pass_over_the_trainer(config::Section& root) {
   for (const char* of_the_trainer : {"model", "data", "train"}) {
     const config::JsonValue* given = root.find(of_the_trainer);
     if (given != nullptr && !given->is_object()) {
@@ -28,6 +21,16 @@ void read(config::Section& root, Config& config) {
 }
 
 } // namespace
+
+void config::read_config(Section& root, Config& config) {
+  visit_batch_sizes(FieldReader(root, Auto::absent), config);
+  visit_top_level(FieldReader(root), config);
+  read_optimizer(root.section("optimizer"), config.optimizer);
+  read_scheduler(root.section("scheduler"), config.scheduler);
+  read_zero_optimization(root, config.zero_optimization);
+  read_libzero(root.section("libzero"), config.libzero);
+  read_deepspeed_keys(root, top_level_keys());
+}
 
 Config Config::from_file(const std::string& path) {
   return from_json(
@@ -40,7 +43,8 @@ Config Config::from_json(std::string_view text, const std::string& origin) {
   const config::JsonValue document = config::parse_json(text, origin, report);
   Config config;
   config::Section root(report, &document, "");
-  read(root, config);
+  config::read_config(root, config);
+  pass_over_the_trainer(root);
   config::check(config, report);
   report.throw_if_any();
   return config;

@@ -76,6 +76,10 @@ inline constexpr std::array<Word<LibzeroConfig::Accumulate>, 2>
     kAccumulateWords{
         {{"shard", LibzeroConfig::Accumulate::shard},
          {"full", LibzeroConfig::Accumulate::full}}};
+inline constexpr std::array<Word<LibzeroConfig::OnNonfinite>, 2>
+    kNonfiniteWords{
+        {{"update", LibzeroConfig::OnNonfinite::update},
+         {"raise", LibzeroConfig::OnNonfinite::raise}}};
 
 // Below, `Owner` is the struct or the const struct.
 
@@ -217,6 +221,7 @@ void visit_libzero(Visitor&& visit, Owner& libzero) {
       "progress_timeout_seconds", libzero.progress_timeout_seconds, kPositive);
   visit.word("on_peer_lost", libzero.on_peer_lost, kPeerLostWords);
   visit.word("accumulate", libzero.accumulate, kAccumulateWords);
+  visit.word("on_nonfinite", libzero.on_nonfinite, kNonfiniteWords);
 }
 
 template <class Visitor, class Owner>

@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "config/nearest.h"
+#include "config/settings.h"
 #include "config/wording.h"
 
 namespace zero::config {
@@ -78,7 +79,9 @@ void Report::throw_if_any() {
 
 std::string Report::format(const Mistake& mistake) const {
   std::string result = origin_;
-  if (mistake.line > 0) {
+  if (mistake.line == kSetLine) {
+    result += " with --set";
+  } else if (mistake.line > 0) {
     result += c10::str(":", mistake.line);
   }
   if (!mistake.path.empty()) {

@@ -29,6 +29,11 @@ class Report {
   // inside it, are shown with this line; without any place, with none.
   void place(const std::string& path, int line);
 
+  // Of the keys that were given; kSetLine for those of the command line.
+  const std::map<std::string, int>& places() const {
+    return lines_;
+  }
+
   // `what` is the mistake, and ends with "Fix: ...".
   void add(const std::string& path, const std::string& what);
   void expected(

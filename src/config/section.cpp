@@ -175,6 +175,21 @@ const char* convert(const JsonValue& given, std::array<double, 2>& value) {
   return nullptr;
 }
 
+const char* convert(const JsonValue& given, std::vector<double>& value) {
+  constexpr const char* kNumbers = "a list of numbers";
+  if (given.kind != JsonValue::Kind::list) {
+    return kNumbers;
+  }
+  std::vector<double> numbers(given.elements.size());
+  for (size_t i = 0; i < numbers.size(); ++i) {
+    if (convert(given.elements[i], numbers[i]) != nullptr) {
+      return kNumbers;
+    }
+  }
+  value = std::move(numbers);
+  return nullptr;
+}
+
 const char* convert(const JsonValue& given, ByteBudget& value) {
   if (given.kind == JsonValue::Kind::text) {
     const auto share = parse_percentage(given.text);

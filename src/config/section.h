@@ -124,6 +124,7 @@ const char* convert(const JsonValue& given, int64_t& value);
 const char* convert(const JsonValue& given, double& value);
 const char* convert(const JsonValue& given, std::string& value);
 const char* convert(const JsonValue& given, std::array<double, 2>& value);
+const char* convert(const JsonValue& given, std::vector<double>& value);
 const char* convert(const JsonValue& given, ByteBudget& value);
 
 // null is nothing.

@@ -31,6 +31,9 @@ class FieldReader {
   Auto on_auto_;
 };
 
+// All of the below, and what stands at the top level.
+void read_config(Section& root, Config& config);
+
 void read_optimizer(Section section, OptimizerConfig& optimizer);
 void read_scheduler(Section section, SchedulerConfig& scheduler);
 void read_zero_optimization(Section& root, ZeroOptimizationConfig& zero);

@@ -2,61 +2,15 @@
 #include <zero/config.h>
 
 #include <cmath>
-#include <nlohmann/json.hpp>
 
-#include "config/fields.h"
-#include "config/percentage.h"
+#include "config/field_writer.h"
 
 namespace zero {
 
+using config::FieldWriter;
+using config::Json;
+
 namespace {
-
-using Json = nlohmann::ordered_json;
-
-// Writes fields: a visitor of fields.h.
-class FieldWriter {
- public:
-  explicit FieldWriter(Json& object) : object_(object) {}
-
-  template <class T>
-  void operator()(const char* key, const T& field, const config::Range&) {
-    object_[key] = field;
-  }
-  // What is not given is written where null means just that, which for the
-  // warm-up of WarmupDecayLR is not the same as being absent.
-  template <class T>
-  void operator()(
-      const char* key,
-      const std::optional<T>& field,
-      const config::Range& /*range*/) {
-    if (field) {
-      object_[key] = *field;
-    } else {
-      object_[key] = nullptr;
-    }
-  }
-  void operator()(
-      const char* key,
-      const ByteBudget& field,
-      const config::Range& /*range*/) {
-    if (field.bytes) {
-      object_[key] = *field.bytes;
-    } else {
-      object_[key] = config::to_percentage(field.share);
-    }
-  }
-  template <class Words, class Enum>
-  void word(const char* key, Enum field, const Words& words) {
-    for (const auto& word : words) {
-      if (word.value == field) {
-        object_[key] = word.text;
-      }
-    }
-  }
-
- private:
-  Json& object_;
-};
 
 Json write(const OptimizerConfig& optimizer) {
   Json params = Json::object();

@@ -6,7 +6,8 @@
 #include <cstring>
 
 #include "base/error.h"
-#include "base/file_io.h"
+#include "base/memory.h"
+#include "data/gzip.h"
 
 namespace zero::data {
 
@@ -21,8 +22,11 @@ constexpr int64_t kCifarClasses = 10;
       "'", path, "' cannot be used: ", what, ". Fix: download it again"));
 }
 
+// Neither format begins as compressed files do: a label is at most 9, and idx
+// begins with two zeros.
 std::string contents_of(const std::string& path) {
-  return base::read_file(path, "'" + path + "'");
+  return read_maybe_gzip(
+      path, "'" + path + "'", static_cast<size_t>(base::available_memory()));
 }
 
 int64_t unsigned_byte(char c) {
@@ -74,6 +78,9 @@ std::vector<int64_t> idx_sizes(
       size = size << 8 | unsigned_byte(bytes[kWord * i + j]);
     }
     sizes.push_back(size);
+    if (size == 0) {
+      refuse(path, c10::str("size ", i, " of ", num_sizes, " in it is 0"));
+    }
     if (__builtin_mul_overflow(numel, size, &numel)) {
       refuse(path, "its sizes are larger than any file");
     }

@@ -29,14 +29,18 @@ TokenWindows::TokenWindows(const at::Tensor& tokens, int64_t length)
           length) {}
 
 TokenWindows::TokenWindows(
-    const TokenFile& file,
+    std::shared_ptr<const TokenFile> file,
+    int64_t begin,
+    int64_t end,
     int64_t length,
     int64_t vocabulary)
     : TokenWindows(
-          [&file, vocabulary](int64_t begin, int64_t count) {
-            return file.read(begin, count, vocabulary);
+          [file = std::move(file),
+           begin,
+           vocabulary](int64_t place, int64_t count) {
+            return file->read(begin + place, count, vocabulary);
           },
-          file.num_tokens(),
+          end - begin,
           length) {}
 
 TokenWindows::Batch TokenWindows::batch(

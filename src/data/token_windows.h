@@ -12,6 +12,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -25,8 +26,13 @@ class TokenWindows {
   // there are fewer than length + 1.
   TokenWindows(const at::Tensor& tokens, int64_t length);
 
-  // Of a file, which has to live as long, and tokens below `vocabulary`.
-  TokenWindows(const TokenFile& file, int64_t length, int64_t vocabulary);
+  // Of a file's tokens from `begin` up to `end`, which are below `vocabulary`.
+  TokenWindows(
+      std::shared_ptr<const TokenFile> file,
+      int64_t begin,
+      int64_t end,
+      int64_t length,
+      int64_t vocabulary);
 
   int64_t num_samples() const {
     return num_tokens_ - length_;

@@ -2,6 +2,7 @@
 
 #include <map>
 #include <set>
+#include <utility>
 
 #include "base/error.h"
 
@@ -39,34 +40,20 @@ class ByteTokenizer final : public Tokenizer {
     }
     return text;
   }
+
+  std::optional<int64_t> end_of_text() const override {
+    return std::nullopt;
+  }
+
+  TokenizerParts parts() const override {
+    return ByteParts{};
+  }
 };
 
-// The first character of a text that is not empty, by its bytes.
-std::string_view first_character(std::string_view text) {
-  const auto byte = [&](size_t i) {
-    return static_cast<unsigned char>(text[i]);
-  };
-  const size_t length = byte(0) < 0x80 ? 1
-      : (byte(0) & 0xE0) == 0xC0       ? 2
-      : (byte(0) & 0xF0) == 0xE0       ? 3
-      : (byte(0) & 0xF8) == 0xF0       ? 4
-                                       : 1;
-  if (length > text.size()) {
-    return text.substr(0, 1);
-  }
-  for (size_t i = 1; i < length; ++i) {
-    if ((byte(i) & 0xC0) != 0x80) {
-      return text.substr(0, 1);
-    }
-  }
-  return text.substr(0, length);
-}
-
-// UTF-8 has the order of code points.
 class CharacterTokenizer final : public Tokenizer {
  public:
-  explicit CharacterTokenizer(const std::set<std::string>& characters)
-      : characters_(characters.begin(), characters.end()) {
+  explicit CharacterTokenizer(std::vector<std::string> characters)
+      : characters_(std::move(characters)) {
     for (size_t i = 0; i < characters_.size(); ++i) {
       tokens_[characters_[i]] = static_cast<int64_t>(i);
     }
@@ -107,6 +94,14 @@ class CharacterTokenizer final : public Tokenizer {
     return text;
   }
 
+  std::optional<int64_t> end_of_text() const override {
+    return std::nullopt;
+  }
+
+  TokenizerParts parts() const override {
+    return CharacterParts{characters_};
+  }
+
  private:
   std::vector<std::string> characters_;
   std::map<std::string, int64_t, std::less<>> tokens_;
@@ -123,13 +118,46 @@ std::unique_ptr<Tokenizer> make_character_tokenizer(std::string_view text) {
     throw ConfigError(
         "a character tokenizer needs text that has characters, got none");
   }
-  std::set<std::string> characters;
+  std::set<std::string> characters; // UTF-8 has the order of code points
   while (!text.empty()) {
     const auto character = first_character(text);
     characters.emplace(character);
     text.remove_prefix(character.size());
   }
-  return std::make_unique<CharacterTokenizer>(characters);
+  return make_tokenizer_of({characters.begin(), characters.end()});
+}
+
+std::unique_ptr<Tokenizer> make_tokenizer_of(
+    std::vector<std::string> characters) {
+  return std::make_unique<CharacterTokenizer>(std::move(characters));
+}
+
+std::string_view first_character(std::string_view text) {
+  const auto byte = [&](size_t i) -> uint32_t {
+    return static_cast<unsigned char>(text[i]);
+  };
+  const size_t length = byte(0) < 0x80 ? 1
+      : (byte(0) & 0xE0) == 0xC0       ? 2
+      : (byte(0) & 0xF0) == 0xE0       ? 3
+      : (byte(0) & 0xF8) == 0xF0       ? 4
+                                       : 1;
+  if (length == 1 || length > text.size()) {
+    return text.substr(0, 1);
+  }
+  uint32_t code = byte(0) & (0x7FU >> length);
+  for (size_t i = 1; i < length; ++i) {
+    if ((byte(i) & 0xC0) != 0x80) {
+      return text.substr(0, 1);
+    }
+    code = code << 6 | (byte(i) & 0x3F);
+  }
+  // In more bytes than it needs, half of a pair of UTF-16, or past the last.
+  constexpr uint32_t kSmallest[] = {0, 0, 0x80, 0x800, 0x10000};
+  const bool is_half = code >= 0xD800 && code <= 0xDFFF;
+  if (code < kSmallest[length] || is_half || code > 0x10FFFF) {
+    return text.substr(0, 1);
+  }
+  return text.substr(0, length);
 }
 
 } // namespace zero::data

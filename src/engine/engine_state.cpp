@@ -6,6 +6,7 @@
 #include <cstring>
 #include <utility>
 
+#include "base/activity.h"
 #include "base/error.h"
 #include "base/log.h"
 #include "comm/shm/collectives.h"
@@ -17,6 +18,7 @@ namespace zero::engine {
 using shard::Home;
 
 void EngineState::backward(const at::Tensor& loss) {
+  const base::Span span(base::Activity::backward);
   remember_failure([&] { run_backward(loss); });
 }
 
@@ -154,8 +156,7 @@ EngineState::Agreement EngineState::agree(bool joined) {
   const double p = config_.libzero.clip_norm_type;
   // Every element counts once, on the rank that has reduced it.
   const double own = reducer_->norm_power_sum();
-  const auto all = group_->exchange(
-      CommOp::all_gather, {std::bit_cast<int64_t>(own), joined ? 1 : 0});
+  const auto all = exchange({std::bit_cast<int64_t>(own), joined ? 1 : 0});
   control_bytes_ += int64_t{16} * (group_->size() - 1);
   Agreement agreement{.norm = 0, .all_joined = true};
   for (size_t i = 0; i < all.size(); i += 2) {
@@ -168,6 +169,18 @@ EngineState::Agreement EngineState::agree(bool joined) {
 }
 
 void EngineState::update_parameters(double norm) {
+  if (!std::isfinite(norm) &&
+      config_.libzero.on_nonfinite == LibzeroConfig::OnNonfinite::raise) {
+    end_round();
+    throw Error(c10::str(
+        base::rank_prefix(rank(), group_->size()),
+        "step ",
+        global_step_ + 1,
+        ": the norm of the gradients is ",
+        norm,
+        ". Parameters are as they were before it. Fix: lower the learning "
+        "rate, or look for what is not a number in the data or the loss"));
+  }
   if (!config_.zero_optimization.ignore_unused_parameters) {
     try {
       reducer_->check_all_have_gradients(); // alike on all ranks
@@ -187,6 +200,7 @@ void EngineState::update_parameters(double norm) {
   std::exception_ptr failure;
   try {
     if (!trainable_.empty()) {
+      const base::Span span(base::Activity::update);
       update_->run(rank(), decision_);
     }
     update_->journal().begin(
@@ -200,8 +214,7 @@ void EngineState::update_parameters(double norm) {
 
 // What is updated in part is of no more use: every later call fails, too.
 void EngineState::await_all_updates(const std::exception_ptr& failure) {
-  const auto done =
-      group_->exchange(CommOp::all_gather, {failure == nullptr ? 1 : 0});
+  const auto done = exchange({failure == nullptr ? 1 : 0});
   if (failure != nullptr) {
     failure_ = failure;
     std::rethrow_exception(failure);
@@ -216,7 +229,14 @@ void EngineState::await_all_updates(const std::exception_ptr& failure) {
   }
 }
 
+std::vector<int64_t> EngineState::exchange(
+    const std::vector<int64_t>& own) const {
+  const base::Span span(base::Activity::wait);
+  return group_->exchange(CommOp::all_gather, own);
+}
+
 void EngineState::publish_parameters() {
+  const base::Span span(base::Activity::gather);
   for (const auto* partition : trainable_) {
     // Stages 1 and 2 with copies of their own: take what the others updated.
     if (partition->parameter_home() != Home::full ||
@@ -287,7 +307,7 @@ void EngineState::barrier() const {
 }
 
 bool EngineState::agree_on(bool yes) const {
-  const auto votes = group_->exchange(CommOp::all_gather, {yes ? 1 : 0});
+  const auto votes = exchange({yes ? 1 : 0});
   return std::find(votes.begin(), votes.end(), 0) == votes.end();
 }
 

@@ -125,6 +125,8 @@ class EngineState {
       std::vector<shard::Parameter> thawed,
       std::vector<shard::Parameter> kept);
   Agreement agree(bool joined);
+  // What every rank says, in the order of their numbers.
+  std::vector<int64_t> exchange(const std::vector<int64_t>& own) const;
   void update_parameters(double norm);
   void await_all_updates(const std::exception_ptr& failure);
   void publish_parameters();

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/activity.h"
 #include "base/error.h"
 #include "shard/storage.h"
 
@@ -143,7 +144,10 @@ void Gatherer::after_use(int number) noexcept {
 void Gatherer::acquire(Lock& lock, int number) {
   auto& wanted = unit(number);
   hold(number);
-  changed_.wait(lock, [&] { return wanted.state != State::arriving; });
+  if (wanted.state == State::arriving) {
+    const base::Span span(base::Activity::wait);
+    changed_.wait(lock, [&] { return wanted.state != State::arriving; });
+  }
   if (wanted.state == State::absent) {
     std::byte* block = make_room(wanted.bytes, -1);
     fetch(
@@ -209,7 +213,10 @@ void Gatherer::fetch(Lock& lock, int number, std::byte* block) {
   peak_bytes_ = std::max(peak_bytes_, present_bytes_);
   ++statistics_.gathers;
   lock.unlock();
-  copy(wanted);
+  {
+    const base::Span span(base::Activity::gather);
+    copy(wanted);
+  }
   lock.lock();
   show(wanted);
   wanted.state = State::present;

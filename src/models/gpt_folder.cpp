@@ -174,12 +174,14 @@ GptOptions gpt_options_from_json(
   return options;
 }
 
-Gpt load_gpt(const std::string& folder) {
+Gpt load_gpt(const std::string& folder, std::optional<double> dropout) {
   const std::string config_path = folder + "/config.json";
-  Gpt gpt(gpt_options_from_json(
+  GptOptions options = gpt_options_from_json(
       base::read_file(
           config_path, "'" + config_path + "'", config::kMaxJsonBytes),
-      config_path));
+      config_path);
+  options.dropout = dropout.value_or(options.dropout);
+  Gpt gpt(options);
   const checkpoint::SafetensorsReader weights(folder + "/model.safetensors");
   load_weights(*gpt, weights, {.rename = name_in_gpt});
   return gpt;

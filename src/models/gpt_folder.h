@@ -2,6 +2,7 @@
 // model.safetensors, as `transformers` writes and reads it.
 #pragma once
 
+#include <optional>
 #include <string>
 
 #include "models/gpt.h"
@@ -17,8 +18,11 @@ GptOptions gpt_options_from_json(
     const std::string& text,
     const std::string& origin);
 
-// Of a published model or of one that was trained here. Throws: IoError,
-// CorruptionError, ConfigError.
-Gpt load_gpt(const std::string& folder);
+// Of a published model or of one that was trained here, with the dropout that
+// config.json has unless another is given. Throws: IoError, CorruptionError,
+// ConfigError.
+Gpt load_gpt(
+    const std::string& folder,
+    std::optional<double> dropout = std::nullopt);
 
 } // namespace zero::models

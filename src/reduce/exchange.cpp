@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <atomic>
 
+#include "base/activity.h"
 #include "base/alignment.h"
 #include "base/error.h"
 
@@ -93,6 +94,7 @@ int Exchange::position(int rank) const {
 }
 
 void Exchange::wait(const char* what, const std::function<bool()>& done) {
+  const base::Span span(base::Activity::wait);
   watch_.wait(
       words(options_.rank).bell,
       [&] {

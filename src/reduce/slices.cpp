@@ -6,6 +6,7 @@
 #include <cstring>
 #include <utility>
 
+#include "base/activity.h"
 #include "optim/norm.h"
 #include "reduce/reducer.h"
 
@@ -34,6 +35,7 @@ std::byte* place_of(
 } // namespace
 
 void Reducer::fill(int number, std::byte* to) {
+  const base::Span span(base::Activity::reduce);
   const auto& bucket = bucket_at(number);
   const auto& part = partition(bucket.partition);
   const int64_t bytes = part.state_element_bytes();
@@ -62,6 +64,7 @@ void Reducer::fill(int number, std::byte* to) {
 void Reducer::reduce(
     int number,
     const std::vector<Contribution>& contributions) {
+  const base::Span span(base::Activity::reduce);
   auto& bucket = bucket_at(number);
   const auto& part = partition(bucket.partition);
   const auto slice = part.layout().slice(bucket.number, part.rank());

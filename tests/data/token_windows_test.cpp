@@ -27,12 +27,13 @@ TEST(TokenWindows, AFileIsReadAsItIsNeeded) {
   const test::TemporaryFolder folder;
   const std::string path = folder.path() / "tokens.bin";
   std::ofstream(path, std::ios::binary) << std::string("\1\0\2\0\3\0\4\0", 8);
-  const TokenFile file(path);
-  const TokenWindows windows(file, 2, 5);
+  const auto file = std::make_shared<TokenFile>(path);
+  const TokenWindows windows(file, 0, 4, 2, 5);
   EXPECT_EQ(windows.num_samples(), 2);
   EXPECT_TRUE(at::equal(
       windows.batch({1}).targets, at::tensor({3, 4}, at::kLong).view({1, 2})));
-  const TokenWindows narrow(file, 2, 4);
+  EXPECT_EQ(TokenWindows(file, 1, 4, 2, 5).num_samples(), 1);
+  const TokenWindows narrow(file, 0, 4, 2, 4);
   EXPECT_TRUE(test::has(
       test::error_of([&] { narrow.batch({1}); }), "has 4 as token 3"));
 }

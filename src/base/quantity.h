@@ -1,0 +1,14 @@
+// Defines how numbers are shown to people.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+namespace zero::base {
+
+std::string grouped(int64_t number); // 1,234,567
+std::string in_bytes(int64_t bytes); // "12.3 MB"
+std::string in_short(double number); // "12.3 k": three digits and a unit
+std::string in_time(double seconds); // "45 s", "3:07", "1:03:07"
+
+} // namespace zero::base

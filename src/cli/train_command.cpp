@@ -1,0 +1,149 @@
+// `zero train`: trains a model from one file.
+#include <zero/world.h>
+
+#include <filesystem>
+#include <iostream>
+#include <memory>
+
+#include "base/error.h"
+#include "cli/commands.h"
+#include "cli/terminal.h"
+#include "comm/roster.h"
+#include "launch/run.h"
+#include "tasks/output_folder.h"
+#include "tasks/together.h"
+#include "tasks/trainer.h"
+
+namespace zero::cli {
+
+namespace {
+
+constexpr const char* kTrainFooter = R"(Example:
+  zero train gpt.json -n 2 --set train.steps=500 --out runs/first
+
+FILE is JSON: DeepSpeed's keys for the optimizer, the schedule, the batch and
+ZeRO's stage, and three sections of the trainer's own, "model", "data" and
+"train". docs/trainer.md lists them, examples/train has files to begin with.
+
+DIR gets metrics.jsonl, config.json, run.json, report.html, a folder for
+TensorBoard, and the model: model/ as it is at the end, best/ as it was when the
+evaluation was best. Without --out it is runs/NAME-1, or the next free number.
+
+Without -n the process joins the world it was started in (zero run, torchrun
+--no-python), or is the only rank. Ctrl-C ends the run after the step, with all
+that is written; a second one kills it.)";
+
+constexpr double kGraceSeconds = 120; // for the step, and for writing
+
+struct TrainArguments {
+  std::string file;
+  int ranks = 0;
+  std::vector<std::string> settings;
+  tasks::TrainOptions options;
+  bool print_config = false;
+};
+
+std::vector<std::string> training_command(const TrainArguments& arguments) {
+  std::vector<std::string> command{
+      std::filesystem::read_symlink("/proc/self/exe").string(),
+      "train",
+      arguments.file,
+      "--out",
+      arguments.options.out};
+  for (const std::string& setting : arguments.settings) {
+    command.insert(command.end(), {"--set", setting});
+  }
+  if (arguments.options.overwrite) {
+    command.emplace_back("--overwrite");
+  }
+  if (arguments.options.trace) {
+    command.emplace_back("--trace");
+  }
+  return command;
+}
+
+// All that can be found wrong is, before a process is started.
+int start_ranks(TrainArguments& arguments, const tasks::TrainConfig& config) {
+  config.zero.batch_sizes(arguments.ranks);
+  if (arguments.options.out.empty()) {
+    arguments.options.out = tasks::next_output_folder(arguments.file);
+  }
+  {
+    const tasks::OutputFolder check(
+        arguments.options.out, arguments.options.overwrite);
+  }
+  pass_terminal_on();
+  launch::RunOptions run;
+  run.num_ranks = arguments.ranks;
+  run.command = training_command(arguments);
+  run.grace_seconds = kGraceSeconds;
+  run.label = false;
+  return launch::run(run);
+}
+
+int train_as_rank(
+    const TrainArguments& arguments,
+    const tasks::TrainConfig& config) {
+  const World world = init();
+  try {
+    tasks::TrainOptions options = arguments.options;
+    options.config_path = arguments.file;
+    options.terminal_fd = world.rank() == 0 ? inherited_terminal() : -1;
+    const bool is_whole = tasks::train(world, config, options);
+    return is_whole ? 0 : 130;
+  } catch (const tasks::FailedElsewhere&) {
+    return tasks::wait_for_the_end(world);
+  }
+}
+
+} // namespace
+
+void add_train_command(CLI::App& app, int& exit_code) {
+  auto* command = app.add_subcommand("train", "Train a model from one file");
+  auto arguments = std::make_shared<TrainArguments>();
+  command->add_option("FILE", arguments->file, "The configuration, JSON")
+      ->required();
+  command
+      ->add_option(
+          "-n",
+          arguments->ranks,
+          c10::str("How many ranks to start, 1 to ", comm::kMaxRanks))
+      ->type_name("N")
+      ->check(CLI::Range(1, comm::kMaxRanks));
+  command
+      ->add_option(
+          "--set",
+          arguments->settings,
+          "A value to use instead of the file's, such as train.steps=10")
+      ->type_name("KEY=VALUE")
+      ->expected(1)
+      ->take_all();
+  command->add_option("--out", arguments->options.out, "The folder for results")
+      ->type_name("DIR");
+  command->add_flag(
+      "--overwrite",
+      arguments->options.overwrite,
+      "Replace the run that is in DIR");
+  command->add_flag(
+      "--trace",
+      arguments->options.trace,
+      "Keep what every rank did when, in DIR/trace.json (opens in Perfetto)");
+  command->add_flag(
+      "--print-config",
+      arguments->print_config,
+      "Print every value and where it is from, and end");
+  command->footer(kTrainFooter);
+  command->callback([&, arguments] {
+    const auto config =
+        tasks::TrainConfig::from_file(arguments->file, arguments->settings);
+    if (arguments->print_config) {
+      std::cout << config.explain();
+    } else if (arguments->ranks > 0) {
+      exit_code = start_ranks(*arguments, config);
+    } else {
+      exit_code = train_as_rank(*arguments, config);
+    }
+  });
+}
+
+} // namespace zero::cli

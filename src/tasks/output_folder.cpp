@@ -1,0 +1,92 @@
+#include "tasks/output_folder.h"
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <filesystem>
+#include <system_error>
+#include <utility>
+
+#include "base/error.h"
+
+namespace zero::tasks {
+
+namespace {
+
+constexpr const char* kLockName = ".lock";
+
+} // namespace
+
+OutputFolder::OutputFolder(std::string folder, bool overwrite)
+    : folder_(std::move(folder)) {
+  std::error_code error;
+  std::filesystem::create_directories(folder_, error);
+  if (error) {
+    throw IoError(c10::str(
+        "cannot make the output folder '",
+        folder_,
+        "': ",
+        error.message(),
+        ". Fix: name a place that you may write to, with --out"));
+  }
+  lock();
+  if (!overwrite && std::filesystem::exists(path("metrics.jsonl"), error)) {
+    throw ConfigError(c10::str(
+        "the output folder '",
+        folder_,
+        "' has a run already. Fix: name another one with --out, or add "
+        "--overwrite to lose that run"));
+  }
+}
+
+void OutputFolder::lock() {
+  const std::string name = path(kLockName);
+  lock_ =
+      base::UniqueFd(::open(name.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666));
+  if (!lock_.valid()) {
+    throw IoError(base::system_message(
+        c10::str(
+            "cannot write into the output folder '",
+            folder_,
+            "'. Fix: name a place that you may write to, with --out"),
+        "open",
+        errno));
+  }
+  if (::flock(lock_.get(), LOCK_EX | LOCK_NB) != 0) {
+    if (errno == EWOULDBLOCK) {
+      throw ConfigError(c10::str(
+          "another run is at work in the output folder '",
+          folder_,
+          "'. Fix: wait for it, or name another folder with --out"));
+    }
+    throw IoError(base::system_message("cannot lock " + name, "flock", errno));
+  }
+}
+
+void OutputFolder::remove_old_run() const {
+  for (const char* name :
+       {"metrics.jsonl",
+        "config.json",
+        "run.json",
+        "report.html",
+        "trace.json",
+        "model",
+        "best",
+        "tensorboard"}) {
+    std::filesystem::remove_all(path(name));
+  }
+}
+
+std::string next_output_folder(const std::string& config_path) {
+  const std::string stem = std::filesystem::path(config_path).stem().string();
+  int number = 1;
+  std::string folder;
+  do {
+    folder = c10::str("runs/", stem, "-", number++);
+  } while (std::filesystem::exists(folder));
+  return folder;
+}
+
+} // namespace zero::tasks

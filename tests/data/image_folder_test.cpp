@@ -1,0 +1,172 @@
+#include "data/image_folder.h"
+
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+
+#include "base/error.h"
+#include "data/make_image.h"
+#include "engine/error_of.h"
+#include "launch/job.h"
+
+namespace zero::data {
+namespace {
+
+using test::error_of;
+using test::has;
+
+class ImageFolderTest : public testing::Test {
+ protected:
+  // Makes the folders on the way, too.
+  void write(const std::string& name, const std::string& bytes) {
+    const auto path = folder_.path() / name;
+    std::filesystem::create_directories(path.parent_path());
+    std::ofstream(path, std::ios::binary) << bytes;
+  }
+  void make_folder(const std::string& name) {
+    std::filesystem::create_directories(folder_.path() / name);
+  }
+  // 4 x 4 pixels of one brightness.
+  void write_png(const std::string& name, uint8_t value) {
+    const std::vector<uint8_t> pixels(size_t{4} * 4 * 3, value);
+    write(name, test::make_png({.width = 4, .height = 4}, pixels));
+  }
+  std::string list_error() const {
+    return error_of([&] { list_image_folder(root_); });
+  }
+  std::string read_error(int64_t size, int64_t num_channels, int num_threads)
+      const {
+    return error_of(
+        [&] { read_image_folder(root_, size, num_channels, num_threads); });
+  }
+
+  test::TemporaryFolder folder_;
+  std::string root_ = folder_.path();
+};
+
+TEST_F(ImageFolderTest, ClassesAndFilesAreSorted) {
+  for (const char* name :
+       {"cats/2.jpg",
+        "cats/10.JPG",
+        "birds/b.Png",
+        "birds/a.jpeg",
+        "Zebras/z.png",
+        "birds/notes.txt",
+        "birds/png",
+        "birds/.hidden.png",
+        ".git/x.png",
+        "readme.png"}) {
+    write(name, "");
+  }
+  make_folder("birds/more");
+  const ImageFolder folder = list_image_folder(root_);
+  EXPECT_EQ(
+      folder.classes, (std::vector<std::string>{"Zebras", "birds", "cats"}));
+  const std::vector<std::pair<std::string, int64_t>> expected{
+      {root_ + "/Zebras/z.png", 0},
+      {root_ + "/birds/a.jpeg", 1},
+      {root_ + "/birds/b.Png", 1},
+      {root_ + "/cats/10.JPG", 2},
+      {root_ + "/cats/2.jpg", 2}};
+  EXPECT_EQ(folder.files, expected);
+}
+
+TEST_F(ImageFolderTest, LinksAreFollowed) {
+  write("elsewhere/birds/a.png", "");
+  make_folder("root");
+  std::filesystem::create_directory_symlink(
+      folder_.path() / "elsewhere/birds", folder_.path() / "root/birds");
+  const ImageFolder folder = list_image_folder(root_ + "/root");
+  ASSERT_EQ(folder.files.size(), 1);
+  EXPECT_EQ(folder.files[0].first, root_ + "/root/birds/a.png");
+}
+
+TEST_F(ImageFolderTest, AllProblemsAreToldAtOnce) {
+  EXPECT_TRUE(has(list_error(), "has no folders, expected one for each class"))
+      << list_error();
+  write("birds/a.png", "");
+  write("cats/readme.txt", "");
+  make_folder("dogs");
+  make_folder("birds/b.png");
+  const std::string text = list_error();
+  EXPECT_TRUE(has(text, "birds/b.png' is no file")) << text;
+  EXPECT_TRUE(has(text, "cats' has no images")) << text;
+  EXPECT_TRUE(has(text, "dogs' has no images")) << text;
+  EXPECT_TRUE(has(text, "Fix: give each class a folder")) << text;
+  for (int i = 0; i < 30; ++i) {
+    make_folder("more" + std::to_string(i));
+  }
+  EXPECT_TRUE(has(list_error(), "\n  and 13 more\nFix")) << list_error();
+}
+
+TEST_F(ImageFolderTest, FoldersThatCannotBeReadAreNamed) {
+  const std::string missing = error_of([] { list_image_folder("/nowhere"); });
+  EXPECT_TRUE(has(missing, "folder of images '/nowhere': No such file"))
+      << missing;
+  write("file", "");
+  const std::string file =
+      error_of([&] { list_image_folder(root_ + "/file"); });
+  EXPECT_TRUE(has(file, "Not a directory")) << file;
+}
+
+TEST_F(ImageFolderTest, AllImagesAreInTheirPlace) {
+  constexpr int kImages = 40;
+  for (int i = 0; i < kImages; ++i) {
+    const std::string name = std::to_string(100 + i) + ".png";
+    write_png((i < 25 ? "a/" : "b/") + name, static_cast<uint8_t>(5 * i));
+  }
+  write(
+      "b/200.jpg",
+      test::make_jpeg(
+          {.width = 16, .height = 8, .num_components = 1},
+          std::vector<uint8_t>(size_t{16} * 8, 99)));
+  for (const int num_threads : {1, 3, 100}) {
+    const ImageSet set = read_image_folder(root_, 2, 3, num_threads);
+    EXPECT_EQ(set.num_classes, 2);
+    ASSERT_EQ(set.images.sizes(), at::IntArrayRef({kImages + 1, 3, 2, 2}));
+    for (int i = 0; i < kImages; ++i) {
+      EXPECT_EQ(set.labels[i].item<int>(), i < 25 ? 0 : 1);
+      EXPECT_EQ(set.images[i].min().item<int>(), 5 * i);
+      EXPECT_EQ(set.images[i].max().item<int>(), 5 * i);
+    }
+    EXPECT_NEAR(set.images[kImages][2][1][1].item<int>(), 99, 1);
+  }
+  EXPECT_EQ(
+      read_image_folder(root_, 2, 1, 2).images.sizes(),
+      at::IntArrayRef({kImages + 1, 1, 2, 2}));
+}
+
+TEST_F(ImageFolderTest, TheFirstFileThatIsWrongIsNamed) {
+  for (int i = 0; i < 60; ++i) {
+    write_png("a/" + std::to_string(100 + i) + ".png", 1);
+  }
+  write("a/117.png", "");
+  for (const char* name : {"118", "119", "120", "121", "150"}) {
+    write(std::string("a/") + name + ".png", "wrong");
+  }
+  for (int i = 0; i < 20; ++i) {
+    const std::string text = read_error(4, 3, 4);
+    EXPECT_TRUE(has(text, "a/117.png' cannot be used: it is empty")) << text;
+  }
+}
+
+TEST_F(ImageFolderTest, RequestsThatMakeNoSenseAreRefused) {
+  write_png("a/1.png", 1);
+  const std::string text = read_error(0, 2, 0);
+  EXPECT_TRUE(has(text, "their size is 0, expected 1 to 65500 pixels")) << text;
+  EXPECT_TRUE(has(text, "they have 2 channels, expected 3, or 1")) << text;
+  EXPECT_TRUE(has(text, "there are 0 threads, expected 1 or more")) << text;
+}
+
+TEST_F(ImageFolderTest, MemoryIsAskedForBeforehand) {
+  // 12.9 GB each, of which no machine has two thousand.
+  for (int i = 0; i < 2000; ++i) {
+    write("a/" + std::to_string(i) + ".png", "");
+  }
+  const std::string text = read_error(65'500, 3, 1);
+  EXPECT_TRUE(has(text, "no memory for the 2000 images in")) << text;
+}
+
+} // namespace
+} // namespace zero::data

@@ -1,0 +1,61 @@
+#include "tasks/output_folder.h"
+
+#include <gtest/gtest.h>
+
+#include <fstream>
+
+#include "engine/error_of.h"
+#include "launch/job.h"
+
+namespace zero::tasks {
+namespace {
+
+using test::error_of;
+using test::has;
+
+TEST(OutputFolder, IsMadeAndIsOneRunsAtATime) {
+  const test::TemporaryFolder folder;
+  const std::string path = folder.path() / "a" / "b";
+  {
+    const OutputFolder first(path, false);
+    EXPECT_TRUE(std::filesystem::is_directory(path));
+    EXPECT_TRUE(
+        has(error_of([&] { const OutputFolder second(path, true); }),
+            "another run is at work"));
+  }
+  const OutputFolder again(path, false);
+}
+
+TEST(OutputFolder, ARunIsNotLostUnasked) {
+  const test::TemporaryFolder folder;
+  const std::string path = folder.path();
+  std::ofstream(path + "/metrics.jsonl") << "{}";
+  std::ofstream(path + "/notes.txt") << "mine";
+  EXPECT_TRUE(
+      has(error_of([&] { const OutputFolder run(path, false); }),
+          "has a run already"));
+  const OutputFolder run(path, true);
+  EXPECT_TRUE(std::filesystem::exists(path + "/metrics.jsonl"));
+  run.remove_old_run();
+  EXPECT_FALSE(std::filesystem::exists(path + "/metrics.jsonl"));
+  EXPECT_TRUE(std::filesystem::exists(path + "/notes.txt"));
+}
+
+TEST(OutputFolder, APlaceThatCannotBeWrittenToIsToldOf) {
+  const std::string error =
+      error_of([] { const OutputFolder run("/proc/no/such", false); });
+  EXPECT_TRUE(has(error, "cannot make the output folder")) << error;
+}
+
+TEST(OutputFolder, NumbersThatAreTakenArePassedOver) {
+  const test::TemporaryFolder folder;
+  const auto old = std::filesystem::current_path();
+  std::filesystem::current_path(folder.path());
+  EXPECT_EQ(next_output_folder("some/gpt.json"), "runs/gpt-1");
+  std::filesystem::create_directories("runs/gpt-1");
+  EXPECT_EQ(next_output_folder("gpt.json"), "runs/gpt-2");
+  std::filesystem::current_path(old);
+}
+
+} // namespace
+} // namespace zero::tasks
