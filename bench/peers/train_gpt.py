@@ -25,6 +25,8 @@ import torch.nn.functional as F
 
 
 class Block(nn.Module):
+    gelu = "none"  # or "tanh", as GPT-2 has it
+
     def __init__(self, d_model, heads):
         super().__init__()
         self.heads = heads
@@ -41,7 +43,7 @@ class Block(nn.Module):
         q, k, v = qkv.permute(2, 0, 3, 1, 4).unbind(0)
         attended = F.scaled_dot_product_attention(q, k, v, is_causal=True)
         x = x + self.projection(attended.transpose(1, 2).reshape(batch, length, -1))
-        return x + self.down(F.gelu(self.up(self.mlp_norm(x))))
+        return x + self.down(F.gelu(self.up(self.mlp_norm(x)), approximate=self.gelu))
 
 
 class Gpt(nn.Module):

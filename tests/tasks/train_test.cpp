@@ -1,5 +1,7 @@
 // Real runs of `zero train`, small ones.
 #include <gtest/gtest.h>
+#include <sched.h>
+#include <sys/mount.h>
 
 #include <cmath>
 #include <fstream>
@@ -196,18 +198,16 @@ TEST_F(TrainTest, TextIsGeneratedAlikeOnAnyNumberOfRanks) {
         "--prompt",
         "the ",
         "--tokens",
-        "40",
-        "--seed",
-        "3"};
+        "40"};
     command.insert(command.end(), more.begin(), more.end());
     Job generating(command);
     EXPECT_EQ(generating.wait(), 0) << generating.err();
     return generating.out();
   };
-  const std::string text = generate({});
+  const std::string text = generate({"--seed", "3"});
   EXPECT_EQ(text.size(), 45); // prompt, tokens, the end of the line
   EXPECT_EQ(text.find("the "), 0);
-  EXPECT_EQ(generate({"-n", "2"}), text);
+  EXPECT_EQ(generate({"--seed", "3", "-n", "2"}), text);
   EXPECT_NE(generate({"--seed", "4"}), text);
 }
 
@@ -273,17 +273,19 @@ TEST_F(TrainTest, CtrlCFinishesTheStepAndKeepsWhatThereIs) {
 }
 
 TEST_F(TrainTest, NoRoomForMetricsIsOneErrorAndLosesNoLine) {
-  Strings limited = command(gpt(), 2, "run");
-  const auto allow_little = [] {
-    const rlimit small{12 << 10, RLIM_INFINITY};
-    ::setrlimit(RLIMIT_FSIZE, &small);
-    ::signal(SIGXFSZ, SIG_IGN);
-  };
-  Job job(limited, {.prepare = allow_little});
+  std::filesystem::create_directories(path("run"));
+  // A small disk that nobody else sees.
+  if (::unshare(CLONE_NEWNS) != 0 ||
+      ::mount(nullptr, "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0 ||
+      ::mount("none", path("run").c_str(), "tmpfs", 0, "size=64k") != 0) {
+    GTEST_SKIP() << "this user may not mount a small disk";
+  }
+  Job job(command(gpt(), 2, "run"));
   EXPECT_NE(job.wait(), 0);
   EXPECT_TRUE(job.nothing_left());
   EXPECT_TRUE(has(job.err(), "cannot write '")) << job.err();
   EXPECT_GE(metrics("run").size(), 1); // each of them whole
+  ::umount(path("run").c_str());
 }
 
 TEST_F(TrainTest, MistakesAreFoundBeforeAnythingIsStarted) {
