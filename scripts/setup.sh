@@ -1,12 +1,13 @@
 #!/usr/bin/env bash
 # Installs what libzero needs and builds it: afterwards build/bin/zero runs.
 #
-#   scripts/setup.sh [--no-build]
+#   scripts/setup.sh [--no-build] [--for-tests]
 #
 # As root on Debian it installs the packages that are missing; everywhere else
 # it names them. libtorch comes from PyPI into .venv, unless LIBTORCH_PREFIX
 # names one or python3 has one already. What is there is left as it is, so
-# running it again takes seconds.
+# running it again takes seconds. --for-tests adds what only tests use: clang for
+# fuzzing, and a browser.
 set -euo pipefail
 
 readonly TORCH=torch==2.15.0
@@ -59,6 +60,12 @@ has_libtorch() {
     at_least $OLDEST_TORCH python_torch_version
 }
 
+# Whether clang++ has what fuzz targets are linked with.
+has_fuzzer() {
+  has clang++ &&
+    [[ -e $(clang++ -print-runtime-dir)/libclang_rt.fuzzer-$(uname -m).a ]]
+}
+
 # Sets `missing` to the packages, by Debian's names, that are needed and not
 # there; `extra` to those that work on libzero is better with.
 find_missing() {
@@ -83,6 +90,11 @@ find_missing() {
   has ccache || extra+=(ccache)
   has clang-format || extra+=(clang-format)
   has clang-tidy || extra+=(clang-tidy)
+  if [[ $for_tests == yes ]]; then
+    has clang++ || extra+=(clang)
+    has_fuzzer || extra+=(libclang-rt-dev)
+    has chromium || extra+=(chromium)
+  fi
 }
 
 install_packages() {
@@ -159,11 +171,13 @@ install_libtorch() {
 }
 
 build=yes
+for_tests=no
 for argument; do
   case $argument in
     --no-build) build=no ;;
-    -h | --help) exec sed -n '2,9s/^# \{0,1\}//p' "$0" ;;
-    *) fail "usage: scripts/setup.sh [--no-build]" ;;
+    --for-tests) for_tests=yes ;;
+    -h | --help) exec sed -n '2,11s/^# \{0,1\}//p' "$0" ;;
+    *) fail "usage: scripts/setup.sh [--no-build] [--for-tests]" ;;
   esac
 done
 cd "$(dirname "$(realpath "$0")")/.."

@@ -97,6 +97,9 @@ std::string gpt_config_json(const GptOptions& options) {
       {"resid_pdrop", options.dropout},
       {"layer_norm_epsilon", options.norm_epsilon},
       {"initializer_range", kInitializerRange},
+      // Not GPT-2's, which a smaller vocabulary does not have.
+      {"bos_token_id", nullptr},
+      {"eos_token_id", nullptr},
       {"tie_word_embeddings", true}};
   return config.dump(2) + "\n";
 }

@@ -123,7 +123,10 @@ data::ImageOptions image_options(
   return options;
 }
 
-models::ResNet make_resnet(const TrainConfig& config, const ImageSet& images) {
+models::ResNet make_resnet(
+    const TrainConfig& config,
+    const ImageSet& images,
+    std::vector<std::string>& notes) {
   const ModelConfig& model = config.model;
   const int64_t num_classes = model.num_classes.value_or(images.num_classes);
   if (num_classes < images.num_classes) {
@@ -141,7 +144,15 @@ models::ResNet make_resnet(const TrainConfig& config, const ImageSet& images) {
       .stem = model.stem});
   if (model.load) {
     const checkpoint::SafetensorsReader weights(*model.load);
-    models::load_weights(*net, weights, {.may_stay = "fc."});
+    for (const std::string& name :
+         models::load_weights(*net, weights, {.may_stay = "fc."})) {
+      notes.push_back(c10::str(
+          "load     ",
+          name,
+          " is not in '",
+          *model.load,
+          "' with these sizes, and begins anew"));
+    }
   }
   return net;
 }
@@ -160,10 +171,14 @@ class ImageTask final : public Task {
       : config_(config),
         sets_(read_images(config.data)),
         options_(image_options(config, sets_.training)),
-        net_(make_resnet(config, sets_.training)) {}
+        net_(make_resnet(config, sets_.training, notes_)) {}
 
   std::shared_ptr<torch::nn::Module> module() const override {
     return net_.ptr();
+  }
+
+  std::vector<std::string> notes() const override {
+    return notes_;
   }
 
   std::string describe_model() const override {
@@ -260,6 +275,7 @@ class ImageTask final : public Task {
   TrainConfig config_;
   ImageSets sets_;
   data::ImageOptions options_;
+  std::vector<std::string> notes_;
   models::ResNet net_;
 };
 

@@ -36,6 +36,11 @@ class Task {
 
   virtual std::shared_ptr<torch::nn::Module> module() const = 0;
 
+  // What the user should know about how the model came to be; lines.
+  virtual std::vector<std::string> notes() const {
+    return {};
+  }
+
   // One line each.
   virtual std::string describe_model() const = 0;
   virtual std::string describe_data() const = 0;

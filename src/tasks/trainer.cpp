@@ -375,6 +375,9 @@ class Trainer {
         ", ",
         base::in_short(static_cast<double>(count_parameters_)),
         " parameters"));
+    for (const std::string& note : task_->notes()) {
+      record_->say(note);
+    }
     record_->say("data     " + task_->describe_data());
     record_->say(c10::str(
         "ranks    ",

@@ -183,6 +183,24 @@ def gzip_files():
     yield "plain", b"not packed"
 
 
+def tokenizer():
+    """vocab.json, merges.txt and a text: the 256 bytes and two merges."""
+    shown = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
+    others = [byte for byte in range(256) if byte not in shown]
+    tokens = [chr(byte) for byte in shown] + [chr(256 + i) for i in range(len(others))]
+    vocab = {token: i for i, token in enumerate([*tokens, "he", "the", "<|endoftext|>"])}
+
+    def file(vocab, merges, text):
+        return "\n---\n".join([json.dumps(vocab), merges]).encode() + b"\n---\n" + text
+
+    merges = "#version: 0.2\nh e\nt he\n"
+    yield "plain", file(vocab, merges, b"the other  they're\n\n 12\t")
+    yield "not_utf8", file(vocab, merges, b"the\xff\xc3 \xf0\x9f\x98\x80\xe2\x80")
+    yield "unknown_merge", file(vocab, merges + "q z\n", b"the")
+    yield "no_bytes", file({"a": 0}, "", b"a")
+    yield "gap", file({**vocab, "xx": 1 << 40}, merges, b"a")
+
+
 READERS = {
     "cifar10": cifar10,
     "config": config,
@@ -191,6 +209,7 @@ READERS = {
     "image": image,
     "safetensors": safetensors,
     "token_file": token_file,
+    "tokenizer": tokenizer,
 }
 
 for reader, make in READERS.items():
