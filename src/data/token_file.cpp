@@ -10,19 +10,11 @@
 
 #include "base/error.h"
 #include "base/unique_fd.h"
+#include "data/token_format.h"
 
 namespace zero::data {
 
 namespace {
-
-// Of llm.c: magic, version and the bytes of a token with it.
-struct Header {
-  uint32_t magic;
-  uint32_t version;
-  int64_t token_bytes;
-};
-constexpr Header kHeaders[] = {{20240520, 1, 2}, {20240801, 7, 4}};
-constexpr int64_t kHeaderBytes = 1024; // 256 numbers
 
 // Files are little-endian, as all machines are that libzero runs on.
 template <class T>
@@ -85,11 +77,11 @@ void TokenFile::refuse(const std::string& what) const {
 void TokenFile::read_header() {
   const std::byte* data = mapping_.get();
   const uint32_t magic = file_bytes_ >= 4 ? number_at<uint32_t>(data) : 0;
-  for (const auto& header : kHeaders) {
+  for (const auto& header : kTokenHeaders) {
     if (magic != header.magic) {
       continue;
     }
-    if (file_bytes_ < kHeaderBytes) {
+    if (file_bytes_ < kTokenHeaderBytes) {
       refuse(c10::str("it ends within its header, after ", file_bytes_));
     }
     const auto version = number_at<uint32_t>(data + 4);
@@ -97,7 +89,7 @@ void TokenFile::read_header() {
       refuse(
           c10::str("it has version ", version, ", expected ", header.version));
     }
-    data_begin_ = kHeaderBytes;
+    data_begin_ = kTokenHeaderBytes;
     token_bytes_ = header.token_bytes;
     num_tokens_ = number_at<uint32_t>(data + 8);
     if (file_bytes_ != data_begin_ + num_tokens_ * token_bytes_) {

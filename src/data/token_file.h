@@ -15,6 +15,8 @@
 #include <memory>
 #include <string>
 
+#include "data/token_format.h"
+
 namespace zero::data {
 
 class TokenFile {
@@ -40,7 +42,7 @@ class TokenFile {
   std::shared_ptr<const std::byte> mapping_;
   int64_t file_bytes_ = 0;
   int64_t data_begin_ = 0;
-  int64_t token_bytes_ = 2;
+  int64_t token_bytes_ = kPlainTokenBytes;
   int64_t num_tokens_ = 0;
 };
 

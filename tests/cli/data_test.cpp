@@ -1,0 +1,77 @@
+// `zero data`.
+#include <gtest/gtest.h>
+
+#include <fstream>
+
+#include "data/bpe_tokenizer.h"
+#include "data/token_file.h"
+#include "data/tokenizer_folder.h"
+#include "engine/error_of.h"
+#include "launch/job.h"
+
+namespace zero::test {
+namespace {
+
+std::string bpe_file(const std::string& name) {
+  const auto tests =
+      std::filesystem::path(__FILE__).parent_path().parent_path();
+  return tests / "data" / "bpe" / name;
+}
+
+TEST(Data, TheTokensArePreparedAsTheWholeTextHasThem) {
+  const TemporaryFolder folder;
+  const std::string text_path = folder.path() / "text.txt";
+  std::string text;
+  for (int i = 0; text.size() < 9'000'000; ++i) { // more than two pieces
+    text += "the  cat sat, on\n\n the mat's " + std::to_string(i) + " \t ";
+  }
+  std::ofstream(text_path) << text;
+  const std::string out = folder.path() / "out";
+  Job job(
+      {zero_program(),
+       "data",
+       text_path,
+       "--out",
+       out,
+       "--tokenizer",
+       "gpt2",
+       "--vocab",
+       bpe_file("vocab.json"),
+       "--merges",
+       bpe_file("merges.txt"),
+       "--validation-share",
+       "0"});
+  ASSERT_EQ(job.wait(), 0) << job.err();
+  EXPECT_TRUE(has(job.out(), "vocabulary: 557")) << job.out();
+
+  const auto tokenizer = data::read_tokenizer(out);
+  const auto expected = tokenizer->encode(text);
+  const data::TokenFile file(out + "/train.bin");
+  ASSERT_EQ(file.num_tokens(), static_cast<int64_t>(expected.size()));
+  const at::Tensor found =
+      file.read(0, file.num_tokens(), tokenizer->vocabulary());
+  EXPECT_TRUE(std::equal(
+      expected.begin(), expected.end(), found.const_data_ptr<int64_t>()));
+  EXPECT_FALSE(std::filesystem::exists(out + "/val.bin"));
+}
+
+TEST(Data, MistakesAreTold) {
+  const TemporaryFolder folder;
+  const auto complaint = [&](const Strings& arguments) {
+    Strings command{zero_program(), "data"};
+    command.insert(command.end(), arguments.begin(), arguments.end());
+    Job job(command);
+    EXPECT_NE(job.wait(), 0);
+    return job.err();
+  };
+  const std::string out = folder.path() / "out";
+  EXPECT_TRUE(
+      has(complaint({"/no/such.txt", "--out", out}), "there is no text file"));
+  EXPECT_TRUE(has(
+      complaint({__FILE__, "--out", out, "--tokenizer", "gpt2"}), "--vocab"));
+  EXPECT_TRUE(
+      has(complaint({__FILE__, "--out", out, "--format", "x"}), "--format"));
+}
+
+} // namespace
+} // namespace zero::test
