@@ -41,7 +41,8 @@ int main(int argc, char** argv) {
   std::string output;
   zero::models::ResNetOptions options;
   auto* gpt = app.add_subcommand("gpt", "A GPT-2 of Hugging Face's folder");
-  auto* resnet = app.add_subcommand("resnet", "A ResNet of torchvision's names");
+  auto* resnet =
+      app.add_subcommand("resnet", "A ResNet of torchvision's names");
   for (auto* command : {gpt, resnet}) {
     command->add_option("MODEL", model)->required();
     command->add_option("INPUT", input)->required();
