@@ -16,7 +16,7 @@ struct TokenHeader {
 };
 inline constexpr std::array<TokenHeader, 2> kTokenHeaders{
     {{20240520, 1, 2}, {20240801, 7, 4}}};
-inline constexpr int64_t kTokenHeaderBytes = 256 * 4;
+inline constexpr int64_t kTokenHeaderBytes = 1024;
 
 // nanoGPT's files have no header, and numbers of 16 bits.
 inline constexpr int64_t kPlainTokenBytes = 2;

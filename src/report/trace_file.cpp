@@ -17,7 +17,7 @@ std::string trace_name(
     const char* what,
     size_t rank,
     int thread,
-    std::string name) {
+    const std::string& name) {
   return c10::str(
       R"({"ph":"M","name":")",
       what,

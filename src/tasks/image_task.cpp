@@ -115,7 +115,7 @@ data::ImageOptions image_options(
       options.mean.push_back(values.mean().item<float>());
     }
     if (config.data.std.empty()) {
-      const float deviation = values.std().item<float>();
+      const auto deviation = values.std().item<float>();
       options.deviation.push_back(deviation > 0 ? deviation : 1);
     }
   }

@@ -200,7 +200,7 @@ void RunRecord::write_facts() const {
 }
 
 std::string RunRecord::write_report() const {
-  const std::string path = folder_.path("report.html");
+  std::string path = folder_.path("report.html");
   report::write_html_report({report::read_run(folder_.folder())}, path);
   return path;
 }

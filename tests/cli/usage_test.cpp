@@ -68,7 +68,7 @@ TEST(Usage, TheVersionIsThatOfTheLibrary) {
 TEST(Usage, HelpListsTheCommandsAndHasAnExample) {
   const Result result = call({"--help"});
   EXPECT_EQ(result.code, 0);
-  for (const std::string word : {"run ", "doctor ", "Example:"}) {
+  for (const std::string word : {"run ", "doctor ", "Examples:"}) {
     EXPECT_NE(result.out.find(word), std::string::npos) << result.out;
   }
 }
@@ -77,7 +77,7 @@ TEST(Usage, HelpOfRunSaysWhatHappensToCoresAndSignals) {
   const Result result = call({"run", "--help"});
   EXPECT_EQ(result.code, 0);
   for (const std::string word :
-       {"Example:", "OMP_NUM_THREADS", "not pinned", "SIGTERM", "--grace"}) {
+       {"Examples:", "OMP_NUM_THREADS", "not pinned", "SIGTERM", "--grace"}) {
     EXPECT_NE(result.out.find(word), std::string::npos) << result.out;
   }
 }
@@ -85,7 +85,7 @@ TEST(Usage, HelpOfRunSaysWhatHappensToCoresAndSignals) {
 TEST(Usage, WithoutACommandTheHelpIsShown) {
   const Result result = call({});
   EXPECT_EQ(result.code, 2);
-  EXPECT_NE(result.err.find("Example:"), std::string::npos);
+  EXPECT_NE(result.err.find("Examples:"), std::string::npos);
 }
 
 TEST(Usage, AMistypedCommandIsSuggested) {

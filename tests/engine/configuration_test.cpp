@@ -61,6 +61,49 @@ TEST(Configuration, AStoppedRankIsLostAfterTheTimeoutOfTheFile) {
   EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(9));
 }
 
+TEST(Configuration, ANormThatIsNotFiniteRaisesBeforeTheUpdate) {
+  for (const auto& setting : all_settings()) {
+    SCOPED_TRACE(c10::str(setting));
+    run_threads(2, [&](World world) {
+      Config config = plain_config(setting);
+      config.libzero.on_nonfinite = LibzeroConfig::OnNonfinite::raise;
+      auto net = build<OddNet>();
+      Engine engine(world, net.ptr(), config);
+      const auto values = [&] {
+        const auto guard = engine.gather(*net);
+        std::vector<at::Tensor> copies;
+        for (const auto& parameter : net->parameters()) {
+          copies.push_back(parameter.detach().clone());
+        }
+        return copies;
+      };
+      const auto before = values();
+      // The root of nothing is finite, its gradient on rank 1 is not.
+      const double factor = world.rank() == 1 ? 0 : 1;
+      const at::Tensor sum = net(torch::ones({2, 7})).square().sum();
+      engine.backward((factor * sum).sqrt());
+      try {
+        engine.step();
+        ADD_FAILURE();
+      } catch (const Error& error) {
+        EXPECT_NE(
+            std::string(error.what()).find("step 1: the norm of the gradients"),
+            std::string::npos)
+            << error.what();
+      }
+      EXPECT_EQ(engine.global_step(), 0);
+      const auto after = values();
+      for (size_t i = 0; i < before.size(); ++i) {
+        EXPECT_TRUE(at::equal(before[i], after[i]));
+      }
+      // Training goes on.
+      engine.backward(net(torch::ones({2, 7})).square().sum());
+      EXPECT_TRUE(engine.step().updated);
+      EXPECT_EQ(engine.global_step(), 1);
+    });
+  }
+}
+
 TEST(Configuration, StepsPerPrintPrintsOnRankZero) {
   testing::internal::CaptureStderr();
   run_threads(2, [](World world) {

@@ -112,6 +112,22 @@ TEST_F(TrainConfigTest, WhatDoesNotFitTogetherIsTold) {
   EXPECT_TRUE(has(error({"train.steps=-1"}), "with --set: train.steps"));
 }
 
+TEST_F(TrainConfigTest, TheExamplesAreWithoutMistakes) {
+  const auto examples = std::filesystem::path(__FILE__)
+                            .parent_path()
+                            .parent_path()
+                            .parent_path() /
+      "examples" / "train";
+  int count = 0;
+  for (const auto& entry : std::filesystem::directory_iterator(examples)) {
+    const auto config =
+        TrainConfig::from_file(entry.path(), {"data.path=" + text_});
+    EXPECT_EQ(config.zero.batch_sizes(2).accumulation, 1) << entry.path();
+    ++count;
+  }
+  EXPECT_GE(count, 3);
+}
+
 TEST_F(TrainConfigTest, MissingSectionsAreNamed) {
   const std::string error = error_of([] { read("{}"); });
   EXPECT_TRUE(has(error, "model: missing, what is trained")) << error;

@@ -288,6 +288,31 @@ TEST_F(TrainTest, NoRoomForMetricsIsOneErrorAndLosesNoLine) {
   ::umount(path("run").c_str());
 }
 
+TEST_F(TrainTest, TheExampleOfTheReadmeRuns) {
+  const auto example = std::filesystem::path(__FILE__)
+                           .parent_path()
+                           .parent_path()
+                           .parent_path() /
+      "examples" / "train" / "shakespeare_char.json";
+  Job job(
+      {test::zero_program(),
+       "train",
+       example,
+       "-n",
+       "2",
+       "--out",
+       path("run"),
+       "--set",
+       "data.path=" + path("text.txt"),
+       "--set",
+       "train.steps=3",
+       "--set",
+       "train.evaluate_samples=4"});
+  ASSERT_EQ(job.wait(), 0) << job.out() << job.err();
+  EXPECT_TRUE(has(job.out(), "finished after 3 steps")) << job.out();
+  EXPECT_FALSE(metrics("run").back()["text"].get<std::string>().empty());
+}
+
 TEST_F(TrainTest, MistakesAreFoundBeforeAnythingIsStarted) {
   json config = gpt();
   config["train_batch_size"] = 5; // for 2 ranks
