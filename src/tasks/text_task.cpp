@@ -189,7 +189,13 @@ class TextTask final : public Task {
         length_(std::min(config.model.block_size, gpt_->options().max_length)),
         training_(corpus_.training_windows(length_, vocabulary())),
         evaluation_(corpus_.evaluation_windows(length_, vocabulary())),
-        train_(config.train) {}
+        train_(config.train) {
+    if (corpus_.tokenizer() != nullptr && train_.sample_tokens > 0) {
+      prompt_ = train_.sample_prompt.empty()
+          ? first_token()
+          : corpus_.tokenizer()->encode(train_.sample_prompt);
+    }
+  }
 
   std::shared_ptr<torch::nn::Module> module() const override {
     return gpt_.ptr();
@@ -276,22 +282,20 @@ class TextTask final : public Task {
   }
 
   std::string sample() override {
-    if (train_.sample_tokens == 0 || corpus_.tokenizer() == nullptr) {
+    if (prompt_.empty()) {
       return {};
     }
-    const Tokenizer& tokenizer = *corpus_.tokenizer();
-    std::vector<int64_t> tokens = tokenizer.encode(train_.sample_prompt);
-    std::vector<int64_t> news;
+    std::vector<int64_t> tokens = prompt_;
     models::generate(
         gpt_,
-        tokens,
+        prompt_,
         {.num_tokens = train_.sample_tokens,
          .seed = static_cast<uint64_t>(train_.seed)},
         [&](int64_t token) {
-          news.push_back(token);
+          tokens.push_back(token);
           return true;
         });
-    return train_.sample_prompt + tokenizer.decode(news);
+    return corpus_.tokenizer()->decode(tokens);
   }
 
   void write_model_files(const std::string& folder) const override {
@@ -306,6 +310,9 @@ class TextTask final : public Task {
   int64_t vocabulary() const {
     return gpt_->options().vocabulary;
   }
+  std::vector<int64_t> first_token() const {
+    return {training_.batch({0}).inputs[0][0].item<int64_t>()};
+  }
 
   Corpus corpus_;
   models::Gpt gpt_;
@@ -313,6 +320,7 @@ class TextTask final : public Task {
   TokenWindows training_;
   TokenWindows evaluation_;
   TrainSection train_;
+  std::vector<int64_t> prompt_; // of samples
 };
 
 } // namespace

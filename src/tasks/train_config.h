@@ -71,7 +71,7 @@ struct TrainSection {
   int64_t report_every = 10; // steps
   // text: generated after each evaluation, and kept with its results
   int64_t sample_tokens = 0;
-  std::string sample_prompt = "\n";
+  std::string sample_prompt; // empty: the first token of the text
 };
 
 struct TrainConfig {

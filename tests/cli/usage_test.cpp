@@ -68,7 +68,7 @@ TEST(Usage, TheVersionIsThatOfTheLibrary) {
 TEST(Usage, HelpListsTheCommandsAndHasAnExample) {
   const Result result = call({"--help"});
   EXPECT_EQ(result.code, 0);
-  for (const std::string word : {"run ", "doctor ", "Examples:"}) {
+  for (const std::string word : {"run ", "train ", "doctor ", "Examples:"}) {
     EXPECT_NE(result.out.find(word), std::string::npos) << result.out;
   }
 }
@@ -77,7 +77,7 @@ TEST(Usage, HelpOfRunSaysWhatHappensToCoresAndSignals) {
   const Result result = call({"run", "--help"});
   EXPECT_EQ(result.code, 0);
   for (const std::string word :
-       {"Examples:", "OMP_NUM_THREADS", "not pinned", "SIGTERM", "--grace"}) {
+       {"Example:", "OMP_NUM_THREADS", "not pinned", "SIGTERM", "--grace"}) {
     EXPECT_NE(result.out.find(word), std::string::npos) << result.out;
   }
 }
