@@ -134,7 +134,7 @@ struct LibzeroConfig {
   // reduced, no rank keeps full gradients. full: one reduction at the boundary.
   Accumulate accumulate = Accumulate::shard;
   // When the norm of the gradients is no finite number. update: as torch does.
-  // raise: an Error on every rank, and parameters stay as they are.
+  // raise: a NonfiniteError on every rank, and parameters stay as they are.
   OnNonfinite on_nonfinite = OnNonfinite::update;
   std::vector<ParameterGroup> parameter_groups;
   double clip_norm_type = 2; // 1, 2 or infinity ("inf")

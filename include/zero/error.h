@@ -6,6 +6,7 @@
 //   ├── CommError         ranks could not talk, or disagree on what to do
 //   │   ├── PeerLost      a rank is gone: Communicator::shrink() and go on
 //   │   └── CommTimeout   a rank is alive but did not arrive in time
+//   ├── NonfiniteError    a loss or a gradient is no finite number
 //   ├── IoError           the system refused a file, memory or a process
 //   └── CorruptionError   data was read that cannot be right
 #pragma once
@@ -78,6 +79,13 @@ class CommTimeout : public CommError {
 
  private:
   FailedOperation failed_;
+};
+
+// Thrown by Engine::step() where the configuration asks for it, on every rank;
+// parameters are as they were before the step.
+class NonfiniteError : public Error {
+ public:
+  using Error::Error;
 };
 
 class IoError : public Error {

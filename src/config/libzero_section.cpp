@@ -3,6 +3,7 @@
 
 #include "base/error.h"
 #include "config/sections.h"
+#include "config/wording.h"
 
 namespace zero::config {
 
@@ -15,7 +16,8 @@ void read_clip_norm_type(Section& section, double& type) {
     return;
   }
   double number = 0;
-  if (given->is_text("inf")) {
+  const std::string word = lower_case(given->text);
+  if (word == "inf" || word == "infinity") {
     type = std::numeric_limits<double>::infinity();
   } else if (
       convert(*given, number) == nullptr && (number == 1 || number == 2)) {

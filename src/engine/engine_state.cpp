@@ -172,7 +172,7 @@ void EngineState::update_parameters(double norm) {
   if (!std::isfinite(norm) &&
       config_.libzero.on_nonfinite == LibzeroConfig::OnNonfinite::raise) {
     end_round();
-    throw Error(c10::str(
+    throw NonfiniteError(c10::str(
         base::rank_prefix(rank(), group_->size()),
         "step ",
         global_step_ + 1,

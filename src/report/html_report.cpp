@@ -52,7 +52,7 @@ Facts headlines(const RunLog& run, bool tokens) {
   add("Best accuracy", accuracy, Unit::share);
   add(tokens ? "Tokens per second" : "Samples per second", speed, Unit::number);
   add("Peak memory of rank 0", highest(curve(run, memory)), Unit::bytes);
-  add("Communication hidden", run.overlap(), Unit::share);
+  add("Time not waited", run.overlap(), Unit::share);
   return facts;
 }
 
@@ -266,7 +266,7 @@ class Page {
     const Chart overlap = chart(
         "overlap",
         "Communication hidden behind computation",
-        "1 − waiting / communication, over all ranks: at 100 % nobody waited for what was sent, at 0 % training stood still for all of it.",
+        "The share of their time that the ranks did not wait for each other or for parameters: at 100 % all communication was hidden.",
         Unit::share);
     Chart waiting = chart(
         "waiting",

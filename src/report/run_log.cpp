@@ -324,9 +324,8 @@ double finite_sum(std::span<const float> values) {
   return sum;
 }
 
-double hidden_share(double waiting, double communication) {
-  return communication > 0 ? std::clamp(1 - waiting / communication, 0.0, 1.0)
-                           : kNoValue;
+double rest_of(double part, double whole) {
+  return whole > 0 ? std::clamp(1 - part / whole, 0.0, 1.0) : kNoValue;
 }
 
 } // namespace
@@ -341,18 +340,20 @@ double Update::traffic_bytes() const {
 }
 
 double RunLog::overlap(const Update& update) const {
-  return hidden_share(
-      finite_sum(waiting(update)), finite_sum(communication(update)));
+  return rest_of(
+      finite_sum(waiting(update)), update.seconds * update.num_ranks);
 }
 
 double RunLog::overlap() const {
   double waited = 0;
-  double communicated = 0;
+  double whole = 0;
   for (const auto& update : updates) {
-    waited += finite_sum(waiting(update));
-    communicated += finite_sum(communication(update));
+    if (std::isfinite(update.seconds)) {
+      waited += finite_sum(waiting(update));
+      whole += update.seconds * update.num_ranks;
+    }
   }
-  return hidden_share(waited, communicated);
+  return rest_of(waited, whole);
 }
 
 RunLog read_run(const std::string& folder) {

@@ -89,9 +89,9 @@ struct RunLog {
   std::vector<Fact> settings;
   std::string config; // indented JSON, empty if there is none
 
-  // How much of the communication the training threads did not wait for: 1 -
-  // waiting / communication over all ranks, from 0 to 1; of one update, or of
-  // the run. No value if there was no communication.
+  // How well communication hid behind computation: the share of their time that
+  // the ranks' training threads did not wait, from 0 to 1; of one update, or of
+  // the run. No value if it is not known.
   double overlap(const Update& update) const;
   double overlap() const;
 

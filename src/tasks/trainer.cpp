@@ -19,6 +19,7 @@
 #include "base/quantity.h"
 #include "data/prefetcher.h"
 #include "report/trace_file.h"
+#include "tasks/nonfinite.h"
 #include "tasks/stop_request.h"
 #include "tasks/task.h"
 #include "tasks/together.h"
@@ -135,7 +136,7 @@ class Trainer {
       }
       round =
           agree(loss / static_cast<double>(sizes_.accumulation), wants_to_stop);
-      result = engine_->step();
+      result = step_after(batches);
     } while (result.abandoned);
     remember_activity(before);
     if (record_ == nullptr) {
@@ -218,7 +219,7 @@ class Trainer {
     for (size_t rank = 0; rank < rows.size(); ++rank) {
       const auto& row = rows[rank];
       if (!std::isfinite(row[0])) {
-        throw Error(c10::str(
+        throw NonfiniteError(c10::str(
             "step ",
             step,
             ": the loss of rank ",
@@ -235,6 +236,36 @@ class Trainer {
       round.resident.push_back(row[4]);
     }
     return round;
+  }
+
+  StepResult step_after(const std::vector<Batch>& batches) {
+    try {
+      return engine_->step();
+    } catch (const NonfiniteError&) {
+      name_the_cause(batches);
+    }
+  }
+
+  [[noreturn]] void name_the_cause(const std::vector<Batch>& batches) {
+    size_t next = 0;
+    const auto ranks = ranks_with_nonfinite_gradients(
+        world_, task_->module()->parameters(), [&] {
+          return next < batches.size() ? task_->loss(batches[next++])
+                                       : at::Tensor();
+        });
+    std::string whose;
+    for (const int rank : ranks) {
+      whose += c10::str(whose.empty() ? "the gradients of rank " : ", ", rank);
+    }
+    throw NonfiniteError(c10::str(
+        "step ",
+        engine_->global_step() + 1,
+        ": ",
+        whose.empty()
+            ? "the mean of the gradients is, though no rank's own are,"
+            : whose + " are",
+        " not finite. Parameters are as they were before the step. Fix: lower "
+        "the learning rate, or look for what is no number in the data"));
   }
 
   // Told to the others with the next step: this one is not over when they

@@ -27,6 +27,7 @@ TEST(LibzeroSection, DefaultsAreThoseOfTheHeader) {
   EXPECT_EQ(libzero.on_peer_lost, LibzeroConfig::OnPeerLost::resume);
   EXPECT_EQ(libzero.accumulate, LibzeroConfig::Accumulate::shard);
   EXPECT_EQ(libzero.clip_norm_type, 2);
+  EXPECT_EQ(libzero.on_nonfinite, LibzeroConfig::OnNonfinite::update);
   EXPECT_TRUE(libzero.parameter_groups.empty());
 }
 
@@ -34,7 +35,7 @@ TEST(LibzeroSection, EveryKeyIsRead) {
   const LibzeroConfig libzero = read_libzero(R"({
       "shared_memory": false, "gather_budget": 1e6, "timeout_seconds": 2.5,
       "progress_timeout_seconds": 60, "on_peer_lost": "raise",
-      "accumulate": "full", "clip_norm_type": "inf",
+      "accumulate": "full", "clip_norm_type": "inf", "on_nonfinite": "raise",
       "parameter_groups": [
         {"match": "*.bias", "weight_decay": 0},
         {"match": "head.*", "lr": 0.5}]})");
@@ -45,6 +46,7 @@ TEST(LibzeroSection, EveryKeyIsRead) {
   EXPECT_EQ(libzero.on_peer_lost, LibzeroConfig::OnPeerLost::raise);
   EXPECT_EQ(libzero.accumulate, LibzeroConfig::Accumulate::full);
   EXPECT_TRUE(std::isinf(libzero.clip_norm_type));
+  EXPECT_EQ(libzero.on_nonfinite, LibzeroConfig::OnNonfinite::raise);
   ASSERT_EQ(libzero.parameter_groups.size(), 2U);
   EXPECT_EQ(libzero.parameter_groups[0].match, "*.bias");
   EXPECT_EQ(libzero.parameter_groups[0].weight_decay, 0);
@@ -74,7 +76,12 @@ TEST(LibzeroSection, TheBudgetIsBytesOrAShare) {
 TEST(LibzeroSection, TheNormIsOneTwoOrInfinite) {
   EXPECT_EQ(read_libzero(R"({"clip_norm_type": 1})").clip_norm_type, 1);
   EXPECT_EQ(read_libzero(R"({"clip_norm_type": 2.0})").clip_norm_type, 2);
-  for (const char* type : {"3", "0", "\"2\"", "null", "\"infinity\"", "1.5"}) {
+  for (const char* word : {"inf", "Inf", "infinity"}) {
+    EXPECT_TRUE(std::isinf(
+        read_libzero(c10::str(R"({"clip_norm_type": ")", word, R"("})"))
+            .clip_norm_type));
+  }
+  for (const char* type : {"3", "0", "\"2\"", "null", "\"infinit\"", "1.5"}) {
     EXPECT_TRUE(has_one_mistake(
         with_libzero(std::string("{\"clip_norm_type\": ") + type + "}"),
         "expected 1, 2 or \"inf\""));

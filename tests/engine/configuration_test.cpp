@@ -85,7 +85,7 @@ TEST(Configuration, ANormThatIsNotFiniteRaisesBeforeTheUpdate) {
       try {
         engine.step();
         ADD_FAILURE();
-      } catch (const Error& error) {
+      } catch (const NonfiniteError& error) {
         EXPECT_NE(
             std::string(error.what()).find("step 1: the norm of the gradients"),
             std::string::npos)

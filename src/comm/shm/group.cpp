@@ -222,8 +222,9 @@ std::shared_ptr<base::SharedMapping> Group::share(
   }
   const auto votes = exchange(purpose, {vote});
   if (std::find(votes.begin(), votes.end(), kLeaderGone) != votes.end()) {
-    // The leader cannot come to one more, so that every rank gets PeerLost.
-    exchange(purpose, {});
+    // The leader cannot come to one more, so that every rank gets PeerLost. It
+    // needs something to exchange: without, nobody waits for anybody.
+    exchange(purpose, {0});
   }
   if (failure) {
     throw *failure;
