@@ -78,7 +78,7 @@ TEST(LibzeroSection, TheNormIsOneTwoOrInfinite) {
   EXPECT_EQ(read_libzero(R"({"clip_norm_type": 2.0})").clip_norm_type, 2);
   for (const char* word : {"inf", "Inf", "infinity"}) {
     EXPECT_TRUE(std::isinf(
-        read_libzero(c10::str(R"({"clip_norm_type": ")", word, R"("})"))
+        read_libzero(R"({"clip_norm_type": ")" + std::string(word) + R"("})")
             .clip_norm_type));
   }
   for (const char* type : {"3", "0", "\"2\"", "null", "\"infinit\"", "1.5"}) {
