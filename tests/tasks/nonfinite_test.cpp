@@ -1,5 +1,6 @@
 #include "tasks/nonfinite.h"
 
+#include <ATen/TensorOperators.h>
 #include <ATen/ops/ones.h>
 #include <gtest/gtest.h>
 #include <zero/local.h>
@@ -19,7 +20,7 @@ TEST(Nonfinite, TheRanksWhoseGradientsAreNotFiniteAreFound) {
       }
       // The root of nothing is finite, its gradient is not.
       const double factor = world.rank() == 1 && left == 0 ? 0 : 1;
-      return (factor * weight).sum().sqrt();
+      return (weight * factor).sum().sqrt();
     };
     EXPECT_EQ(
         ranks_with_nonfinite_gradients(
