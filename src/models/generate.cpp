@@ -106,7 +106,10 @@ void generate(
       news.assign(seen.end() - kept, seen.end());
     }
     const at::Tensor tokens = at::tensor(news, at::kLong).unsqueeze(0);
-    const at::Tensor logits = gpt->forward(tokens, &cache)[0][-1];
+    at::Tensor logits = gpt->forward(tokens, &cache)[0][-1];
+    if (options.num_known > 0 && options.num_known < logits.size(0)) {
+      logits = logits.narrow(0, 0, options.num_known);
+    }
     const int64_t token = choose_token(logits, options, generator);
     seen.push_back(token);
     news = {token};

@@ -25,6 +25,9 @@ struct GenerateOptions {
   // Of the likeliest that are this probable together; 1: of all.
   double top_p = 1;
   uint64_t seed = 0;
+  // Only of the first so many, which the tokenizer has; 0: of all. Models are
+  // often given more, so that sizes are round.
+  int64_t num_known = 0;
 };
 
 // Throws: ConfigError for options out of range, with all of them.

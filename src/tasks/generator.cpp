@@ -83,9 +83,11 @@ void generate_text(
   if (world.size() > 1) {
     engine.emplace(world, gpt.ptr(), for_reading_only());
   }
+  models::GenerateOptions known = options;
+  known.num_known = tokenizer->vocabulary();
   const auto end = tokenizer->end_of_text();
   std::string pending;
-  models::generate(gpt, tokens, options, [&](int64_t token) {
+  models::generate(gpt, tokens, known, [&](int64_t token) {
     if (end && token == *end) {
       return false;
     }

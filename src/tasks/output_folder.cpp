@@ -6,6 +6,7 @@
 
 #include <cerrno>
 #include <filesystem>
+#include <initializer_list>
 #include <system_error>
 #include <utility>
 
@@ -16,6 +17,17 @@ namespace zero::tasks {
 namespace {
 
 constexpr const char* kLockName = ".lock";
+
+// All that a run makes.
+constexpr std::initializer_list<const char*> kRunNames{
+    "metrics.jsonl",
+    "config.json",
+    "run.json",
+    "report.html",
+    "trace.json",
+    "model",
+    "best",
+    "tensorboard"};
 
 } // namespace
 
@@ -32,12 +44,28 @@ OutputFolder::OutputFolder(std::string folder, bool overwrite)
         ". Fix: name a place that you may write to, with --out"));
   }
   lock();
-  if (!overwrite && std::filesystem::exists(path("metrics.jsonl"), error)) {
+  refuse_what_is_there(overwrite);
+}
+
+// What is not known to be a run's is never removed.
+void OutputFolder::refuse_what_is_there(bool overwrite) const {
+  const bool has_run = std::filesystem::exists(path("metrics.jsonl"));
+  if (has_run && !overwrite) {
     throw ConfigError(c10::str(
         "the output folder '",
         folder_,
         "' has a run already. Fix: name another one with --out, or add "
         "--overwrite to lose that run"));
+  }
+  for (const char* name : kRunNames) {
+    if (!has_run && std::filesystem::exists(path(name))) {
+      throw ConfigError(c10::str(
+          "the output folder '",
+          folder_,
+          "' has '",
+          name,
+          "', which is not a run's. Fix: name another folder with --out"));
+    }
   }
 }
 
@@ -66,15 +94,7 @@ void OutputFolder::lock() {
 }
 
 void OutputFolder::remove_old_run() const {
-  for (const char* name :
-       {"metrics.jsonl",
-        "config.json",
-        "run.json",
-        "report.html",
-        "trace.json",
-        "model",
-        "best",
-        "tensorboard"}) {
+  for (const char* name : kRunNames) {
     std::filesystem::remove_all(path(name));
   }
 }

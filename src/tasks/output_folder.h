@@ -16,7 +16,8 @@ namespace zero::tasks {
 class OutputFolder {
  public:
   // Makes the folder. Throws: ConfigError if it has a run already, unless that
-  // is to be overwritten, or another run is at work in it; IoError.
+  // is to be overwritten, or files of the same names that are no run's, or
+  // another run is at work in it; IoError.
   OutputFolder(std::string folder, bool overwrite);
 
   void remove_old_run() const;
@@ -30,6 +31,7 @@ class OutputFolder {
 
  private:
   void lock();
+  void refuse_what_is_there(bool overwrite) const;
 
   std::string folder_;
   base::UniqueFd lock_;

@@ -20,16 +20,22 @@ extern "C" void request_stop(int /*signal*/) {
 StopRequest::StopRequest() {
   stop_was_requested = 0;
   for (const int signal : kStopSignals) {
+    struct sigaction before = {};
+    ::sigaction(signal, nullptr, &before);
+    if (before.sa_handler == SIG_IGN) {
+      continue;
+    }
     struct sigaction action = {};
     action.sa_handler = request_stop;
     action.sa_flags = SA_RESTART | SA_RESETHAND;
     ::sigaction(signal, &action, nullptr);
+    before_.emplace_back(signal, before);
   }
 }
 
 StopRequest::~StopRequest() {
-  for (const int signal : kStopSignals) {
-    ::signal(signal, SIG_DFL);
+  for (const auto& [signal, before] : before_) {
+    ::sigaction(signal, &before, nullptr);
   }
 }
 

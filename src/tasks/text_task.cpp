@@ -290,7 +290,8 @@ class TextTask final : public Task {
         gpt_,
         prompt_,
         {.num_tokens = train_.sample_tokens,
-         .seed = static_cast<uint64_t>(train_.seed)},
+         .seed = static_cast<uint64_t>(train_.seed),
+         .num_known = corpus_.tokenizer()->vocabulary()},
         [&](int64_t token) {
           tokens.push_back(token);
           return true;

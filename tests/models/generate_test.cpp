@@ -108,6 +108,20 @@ TEST(Generate, TokensAreChosenByTheirProbability) {
   EXPECT_GT(counts[0], 1950);
 }
 
+TEST(Generate, TokensThatTheTokenizerDoesNotHaveAreNotChosen) {
+  torch::manual_seed(3);
+  Gpt gpt(GptOptions{
+      .vocabulary = 500,
+      .max_length = 8,
+      .width = 8,
+      .num_layers = 1,
+      .num_heads = 1});
+  generate(gpt, {1}, {.num_tokens = 60, .num_known = 5}, [](int64_t token) {
+    EXPECT_LT(token, 5);
+    return true;
+  });
+}
+
 TEST(Generate, EndsWhenItIsTold) {
   auto gpt = small_gpt();
   int count = 0;

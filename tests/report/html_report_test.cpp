@@ -34,6 +34,7 @@ RunLog text_run(const std::string& name) {
     update.loss = 4 - 0.01F * static_cast<float>(step);
     update.lr = 0.001F;
     update.grad_norm = 1;
+    update.seconds = 1.5F;
     update.samples_per_second = 480;
     update.tokens_per_second = 30720;
     update.memory = {100, 10, 20, 100, 200, 10, 0};
@@ -79,7 +80,7 @@ TEST(HtmlReport, OneRunIsShownInFull) {
         "<dt>Best evaluation loss</dt><dd>3</dd>",
         "<dt>Tokens per second</dt><dd>30,720</dd>",
         "<dt>Peak memory of rank 0</dt><dd>430 B</dd>",
-        "<dt>Communication hidden</dt><dd>75 %</dd>"}) {
+        "<dt>Time not waited</dt><dd>75 %</dd>"}) {
     EXPECT_TRUE(has(page, headline)) << headline;
   }
   EXPECT_TRUE(has(page, "<title>50 s</title>")); // what rank 0 waited

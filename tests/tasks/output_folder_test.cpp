@@ -41,6 +41,20 @@ TEST(OutputFolder, ARunIsNotLostUnasked) {
   EXPECT_TRUE(std::filesystem::exists(path + "/notes.txt"));
 }
 
+TEST(OutputFolder, WhatIsNotARunsIsNeverLost) {
+  for (const char* name : {"config.json", "model", "best"}) {
+    const test::TemporaryFolder folder;
+    const std::string path = folder.path();
+    std::ofstream(path + "/" + name) << "mine";
+    for (const bool overwrite : {false, true}) {
+      const std::string error =
+          error_of([&] { const OutputFolder run(path, overwrite); });
+      EXPECT_TRUE(has(error, "which is not a run's")) << error;
+    }
+    EXPECT_EQ(test::read_file(path + "/" + name), "mine");
+  }
+}
+
 TEST(OutputFolder, APlaceThatCannotBeWrittenToIsToldOf) {
   const std::string error =
       error_of([] { const OutputFolder run("/proc/no/such", false); });
