@@ -1,16 +1,9 @@
 #include "checkpoint/safetensors_writer.h"
 
-#include <fcntl.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
-#include <cerrno>
-#include <cstdlib>
-#include <filesystem>
 #include <nlohmann/json.hpp>
+#include <utility>
 
 #include "base/error.h"
-#include "base/file_io.h"
 
 namespace zero::checkpoint {
 

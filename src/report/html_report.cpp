@@ -1,19 +1,12 @@
 #include "report/html_report.h"
 
-#include <fcntl.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
 #include <algorithm>
-#include <cerrno>
 #include <cmath>
-#include <cstdlib>
 #include <map>
 #include <set>
 
 #include "base/error.h"
 #include "base/file_io.h"
-#include "base/unique_fd.h"
 #include "report/chart.h"
 
 namespace zero::report {
@@ -460,36 +453,7 @@ std::string html_report(const std::vector<RunLog>& runs) {
 void write_html_report(
     const std::vector<RunLog>& runs,
     const std::string& path) {
-  const std::string page = html_report(runs);
-  std::string temporary = path + ".XXXXXX";
-  const base::UniqueFd file(::mkostemp(temporary.data(), O_CLOEXEC));
-  const auto fail = [&](const char* call, int error) {
-    if (file.valid()) {
-      ::unlink(temporary.c_str());
-    }
-    throw IoError(base::system_message(
-        c10::str(
-            "cannot write '",
-            path,
-            "'. Fix: name a file in a folder that exists, is writable and has ",
-            page.size(),
-            " bytes free"),
-        call,
-        error));
-  };
-  if (!file.valid()) {
-    fail("mkostemp", errno);
-  }
-  // Readable as any file the user makes, not only by the owner.
-  const mode_t mask = ::umask(0);
-  ::umask(mask);
-  ::fchmod(file.get(), 0666 & ~mask);
-  if (const int error = base::write_all(file.get(), page)) {
-    fail("write", error);
-  }
-  if (::rename(temporary.c_str(), path.c_str()) != 0) {
-    fail("rename", errno);
-  }
+  base::write_file(path, html_report(runs));
 }
 
 } // namespace zero::report

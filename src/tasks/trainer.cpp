@@ -19,6 +19,7 @@
 #include "base/quantity.h"
 #include "data/prefetcher.h"
 #include "report/trace_file.h"
+#include "tasks/all_spans.h"
 #include "tasks/nonfinite.h"
 #include "tasks/stop_request.h"
 #include "tasks/task.h"
@@ -349,43 +350,12 @@ class Trainer {
     if (!options_.trace) {
       return;
     }
-    auto all = gather_spans();
+    const auto all = spans_of_all_ranks(world_);
     if (record_ != nullptr) {
       const std::string path = record_->folder().path("trace.json");
       report::write_trace(all, path);
       record_->say("trace    " + path);
     }
-  }
-
-  std::vector<std::vector<base::KeptSpan>> gather_spans() {
-    const auto own = base::kept_spans();
-    std::vector<double> row;
-    for (const auto& span : own) {
-      row.push_back(static_cast<double>(span.activity));
-      row.push_back(span.thread);
-      row.push_back(static_cast<double>(span.begin));
-      row.push_back(static_cast<double>(span.end));
-    }
-    const auto lengths =
-        exchange_rows(world_, {static_cast<double>(row.size())});
-    double longest = 0;
-    for (const auto& length : lengths) {
-      longest = std::max(longest, length[0]);
-    }
-    row.resize(static_cast<size_t>(longest));
-    const auto rows = exchange_rows(world_, row);
-    std::vector<std::vector<base::KeptSpan>> all(rows.size());
-    for (size_t rank = 0; rank < rows.size(); ++rank) {
-      for (size_t i = 0; i < static_cast<size_t>(lengths[rank][0]); i += 4) {
-        const double* value = rows[rank].data() + i;
-        all[rank].push_back(
-            {static_cast<Activity>(value[0]),
-             static_cast<int>(value[1]),
-             static_cast<int64_t>(value[2]),
-             static_cast<int64_t>(value[3])});
-      }
-    }
-    return all;
   }
 
   void introduce() {

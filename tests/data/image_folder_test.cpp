@@ -74,12 +74,12 @@ TEST_F(ImageFolderTest, ClassesAndFilesAreSorted) {
 
 TEST_F(ImageFolderTest, LinksAreFollowed) {
   write("elsewhere/birds/a.png", "");
-  make_folder("root");
+  make_folder("images");
   std::filesystem::create_directory_symlink(
-      folder_.path() / "elsewhere/birds", folder_.path() / "root/birds");
-  const ImageFolder folder = list_image_folder(root_ + "/root");
+      folder_.path() / "elsewhere/birds", folder_.path() / "images/birds");
+  const ImageFolder folder = list_image_folder(root_ + "/images");
   ASSERT_EQ(folder.files.size(), 1);
-  EXPECT_EQ(folder.files[0].first, root_ + "/root/birds/a.png");
+  EXPECT_EQ(folder.files[0].first, root_ + "/images/birds/a.png");
 }
 
 TEST_F(ImageFolderTest, AllProblemsAreToldAtOnce) {
