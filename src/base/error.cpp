@@ -1,5 +1,7 @@
 #include "base/error.h"
 
+#include <c10/util/Exception.h>
+
 #include <cstring>
 
 namespace zero::base {
@@ -17,6 +19,12 @@ std::string system_message(
       " (errno ",
       errno_value,
       ")");
+}
+
+std::string message_of(const std::exception& error) {
+  const auto* of_libtorch = dynamic_cast<const c10::Error*>(&error);
+  return of_libtorch == nullptr ? error.what()
+                                : of_libtorch->what_without_backtrace();
 }
 
 void fail_check(const char* file, int line, const std::string& message) {

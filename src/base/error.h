@@ -7,6 +7,7 @@
 #include <c10/util/StringUtil.h>
 #include <zero/error.h>
 
+#include <exception>
 #include <string>
 
 namespace zero::base {
@@ -16,6 +17,9 @@ std::string system_message(
     const std::string& what,
     const std::string& call,
     int errno_value);
+
+// What an error says; of libtorch's without the stack that it appends.
+std::string message_of(const std::exception& error);
 
 // Ends the program's faith in itself: for states that no input can cause.
 [[noreturn]] void fail_check(

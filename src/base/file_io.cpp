@@ -7,26 +7,50 @@
 #include <cerrno>
 #include <cstdlib>
 #include <filesystem>
+#include <system_error>
 #include <utility>
 
 #include "base/error.h"
 
 namespace zero::base {
 
+namespace {
+
+[[noreturn]] void fail_to_read(const std::string& title, const char* call) {
+  const int error = errno;
+  throw IoError(c10::str(
+      system_message("cannot read " + title, call, error),
+      ". Fix: give the path of a readable file"));
+}
+
+} // namespace
+
+UniqueFd open_to_read(const std::string& path, const std::string& title) {
+  // Not waiting for somebody to write, if it is a pipe.
+  UniqueFd file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+  struct stat about = {};
+  if (!file.valid()) {
+    fail_to_read(title, "open");
+  }
+  if (::fstat(file.get(), &about) != 0) {
+    fail_to_read(title, "fstat");
+  }
+  if (!S_ISREG(about.st_mode)) {
+    throw IoError(c10::str(
+        "cannot read ",
+        title,
+        ": it is ",
+        S_ISDIR(about.st_mode) ? "a folder" : "no regular file",
+        ". Fix: give the path of a readable file"));
+  }
+  return file;
+}
+
 std::string read_file(
     const std::string& path,
     const std::string& title,
     size_t limit) {
-  const auto fail = [&](const char* call) {
-    const int error = errno;
-    throw IoError(c10::str(
-        system_message("cannot read " + title, call, error),
-        ". Fix: give the path of a readable file"));
-  };
-  const UniqueFd file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
-  if (!file.valid()) {
-    fail("open");
-  }
+  const UniqueFd file = open_to_read(path, title);
   constexpr size_t kBlock = size_t{64} << 10;
   std::string text;
   while (text.size() <= limit) {
@@ -37,7 +61,7 @@ std::string read_file(
       count = ::read(file.get(), text.data() + filled, kBlock);
     } while (count < 0 && errno == EINTR);
     if (count < 0) {
-      fail("read");
+      fail_to_read(title, "read");
     }
     text.resize(filled + static_cast<size_t>(count));
     if (count == 0) {
@@ -47,8 +71,29 @@ std::string read_file(
   return text;
 }
 
+void make_folders(const std::string& path) {
+  std::error_code error;
+  std::filesystem::create_directories(path, error);
+  if (error) {
+    throw IoError(c10::str(
+        "cannot make the folder '",
+        path,
+        "': ",
+        error.message(),
+        ". Fix: name a place that you may write to"));
+  }
+}
+
 NewFile::NewFile(std::string path)
     : path_(std::move(path)), temporary_(path_ + '.' + std::string(6, 'X')) {
+  struct stat about = {};
+  if (::stat(path_.c_str(), &about) == 0 && !S_ISREG(about.st_mode)) {
+    temporary_.clear();
+    throw IoError(c10::str(
+        "cannot write '",
+        path_,
+        "': it is no regular file. Fix: name another"));
+  }
   file_ = UniqueFd(::mkostemp(temporary_.data(), O_CLOEXEC));
   if (!file_.valid()) {
     const int error = errno;

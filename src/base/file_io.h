@@ -11,12 +11,20 @@
 
 namespace zero::base {
 
+// Opens a file of data. What is no regular file is refused: a pipe would be
+// waited for without end, and others begin nowhere or never end. `title` is how
+// a message calls it. Throws: IoError.
+UniqueFd open_to_read(const std::string& path, const std::string& title);
+
 // What is in the file; of one longer than `limit`, no more than shows that.
-// `title` is how a message calls it. Throws: IoError.
+// Throws: IoError.
 std::string read_file(
     const std::string& path,
     const std::string& title,
     size_t limit = std::numeric_limits<size_t>::max());
+
+// The folder and those above it, unless they are there. Throws: IoError.
+void make_folders(const std::string& path);
 
 // Gives the file its new content at once: whoever reads it, also after a loss
 // of power, has the old one or the new one. Throws: IoError.

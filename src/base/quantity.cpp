@@ -40,6 +40,10 @@ std::string in_short(double number) {
   return formatted("%.*f", digits, number) + kUnits[unit];
 }
 
+std::string counted(int64_t number, const char* noun) {
+  return grouped(number) + " " + noun + (number == 1 ? "" : "s");
+}
+
 std::string in_bytes(int64_t bytes) {
   const std::string text = in_short(static_cast<double>(bytes));
   return text + (bytes < 1000 ? " B" : "B");

@@ -11,6 +11,7 @@
 #include <string_view>
 
 #include "base/error.h"
+#include "base/file_io.h"
 #include "config/parse_json.h"
 
 namespace zero::checkpoint {
@@ -61,18 +62,9 @@ std::optional<int64_t> num_bytes(const TensorEntry& entry) {
 
 SafetensorsReader::SafetensorsReader(std::string path)
     : path_(std::move(path)),
-      file_(::open(path_.c_str(), O_RDONLY | O_CLOEXEC)) {
+      file_(base::open_to_read(path_, "'" + path_ + "'")) {
   struct stat about {};
-  if (!file_.valid() || ::fstat(file_.get(), &about) != 0) {
-    throw IoError(base::system_message(
-        c10::str("cannot read '", path_, "'. Fix: name a file that is there"),
-        file_.valid() ? "fstat" : "open",
-        errno));
-  }
-  if (!S_ISREG(about.st_mode)) {
-    throw IoError(c10::str(
-        "cannot read '", path_, "': it is no file. Fix: name the file itself"));
-  }
+  ::fstat(file_.get(), &about);
   const std::string text = read_header(about.st_size);
   JsonValue header;
   try {

@@ -89,7 +89,7 @@ int start_ranks(const Options& options) {
   }
   launch::RunOptions run;
   run.num_ranks = options.ranks;
-  run.label = false;
+  run.own_program = true;
   run.command = {
       "/proc/self/exe",
       "bench",

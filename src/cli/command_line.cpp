@@ -1,7 +1,8 @@
 #include "cli/command_line.h"
 
 #include <algorithm>
-#include <numeric>
+
+#include "config/nearest.h"
 
 namespace zero::cli {
 
@@ -24,22 +25,6 @@ std::vector<std::string> command_names(const CLI::App& app) {
     names.push_back(command->get_name());
   }
   return names;
-}
-
-// How many characters have to be changed, added or left out.
-size_t edit_distance(const std::string& a, const std::string& b) {
-  std::vector<size_t> row(b.size() + 1);
-  std::iota(row.begin(), row.end(), size_t{0});
-  for (size_t i = 0; i < a.size(); ++i) {
-    size_t diagonal = row[0];
-    row[0] = i + 1;
-    for (size_t j = 0; j < b.size(); ++j) {
-      const size_t changed = diagonal + (a[i] == b[j] ? 0 : 1);
-      diagonal = row[j + 1];
-      row[j + 1] = std::min({changed, row[j] + 1, row[j + 1] + 1});
-    }
-  }
-  return row.back();
 }
 
 } // namespace
@@ -68,6 +53,15 @@ std::vector<std::string> split_program(
   return program;
 }
 
+CLI::Validator not_empty() {
+  return {
+      [](const std::string& value) -> std::string {
+        return value.empty() ? "expected a name, got nothing" : "";
+      },
+      "",
+      "not empty"};
+}
+
 bool has_commands(const CLI::App& app) {
   return !command_names(app).empty();
 }
@@ -77,16 +71,7 @@ bool has_command(const CLI::App& app, const std::string& word) {
 }
 
 std::string similar_command(const CLI::App& app, const std::string& word) {
-  std::string best;
-  size_t best_distance = 3; // two slips of the finger, not another word
-  for (const auto& name : command_names(app)) {
-    const size_t distance = edit_distance(word, name);
-    if (distance < best_distance && distance < name.size()) {
-      best = name;
-      best_distance = distance;
-    }
-  }
-  return best;
+  return config::nearest(word, command_names(app)).value_or("");
 }
 
 } // namespace zero::cli

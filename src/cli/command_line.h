@@ -17,6 +17,9 @@ std::vector<std::string> split_program(
     const CLI::App& command,
     std::vector<std::string>& arguments);
 
+// Refuses an option that is there with nothing behind it.
+CLI::Validator not_empty();
+
 bool has_commands(const CLI::App& app);
 bool has_command(const CLI::App& app, const std::string& word);
 

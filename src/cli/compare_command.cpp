@@ -1,6 +1,8 @@
 // `zero compare`: one report over several runs.
+#include <filesystem>
 #include <iostream>
 #include <memory>
+#include <system_error>
 
 #include "base/error.h"
 #include "cli/commands.h"
@@ -31,8 +33,28 @@ void add_compare_command(CLI::App& app) {
   command->footer(kCompareFooter);
   command->callback([folders, out] {
     std::vector<report::RunLog> runs;
+    std::string problems;
     for (const std::string& folder : *folders) {
-      runs.push_back(report::read_run(folder));
+      try {
+        runs.push_back(report::read_run(folder));
+      } catch (const Error& error) {
+        problems += c10::str(problems.empty() ? "" : "\n", error.what());
+      }
+    }
+    if (!problems.empty()) {
+      throw ConfigError(problems);
+    }
+    for (const std::string& folder : *folders) {
+      for (const char* name : {"/metrics.jsonl", "/config.json", "/run.json"}) {
+        std::error_code ignored; // one of them is not there
+        if (std::filesystem::equivalent(*out, folder + name, ignored)) {
+          throw ConfigError(c10::str(
+              "'",
+              *out,
+              "' is a file of a run that is to be shown. Fix: name another "
+              "one with --out"));
+        }
+      }
     }
     report::write_html_report(runs, *out);
     std::cout << "report   " << *out << '\n';

@@ -1,6 +1,7 @@
 // `zero completion`: prints what makes a shell complete this program's
 // commands and options. It is made of the program's own list of them, so it is
 // never out of date.
+#include <algorithm>
 #include <iostream>
 #include <memory>
 #include <string>
@@ -34,6 +35,23 @@ std::vector<const CLI::App*> commands_of(const CLI::App& app) {
   return app.get_subcommands([](const CLI::App*) { return true; });
 }
 
+// What an option may be, if that is a list.
+std::string choices_of(const CLI::Option& option) {
+  const std::string type = option.get_type_name(); // "TEXT:{shm,local}"
+  const size_t begin = type.find('{');
+  const size_t end = type.find('}', begin == std::string::npos ? 0 : begin);
+  if (begin == std::string::npos || end == std::string::npos) {
+    return {};
+  }
+  std::string words = type.substr(begin + 1, end - begin - 1);
+  std::ranges::replace(words, ',', ' ');
+  return words;
+}
+
+bool is_positional(const CLI::Option& option) {
+  return option.get_lnames().empty() && option.get_snames().empty();
+}
+
 std::string joined(const std::vector<std::string>& words) {
   std::string text;
   for (const std::string& word : words) {
@@ -48,24 +66,46 @@ std::string words_after(const CLI::App& command) {
   for (const CLI::App* inner : commands_of(command)) {
     words.push_back(inner->get_name());
   }
+  for (const CLI::Option* option : command.get_options()) {
+    if (is_positional(*option) && !choices_of(*option).empty()) {
+      words.push_back(choices_of(*option));
+    }
+  }
   for (const std::string& option : options_of(command)) {
     words.push_back(option);
   }
   return joined(words);
 }
 
+// For bash: sets the words by the one before.
+std::string choose_words(const CLI::App& command) {
+  std::string cases;
+  for (const CLI::Option* option : command.get_options()) {
+    const std::string choices = choices_of(*option);
+    if (!is_positional(*option) && !choices.empty()) {
+      cases += " --" + option->get_lnames().front() + ") words=\"" + choices +
+          "\" ;;";
+    }
+  }
+  const std::string otherwise = "words=\"" + words_after(command) + "\"";
+  return cases.empty()
+      ? otherwise
+      : "case $previous in" + cases + " *) " + otherwise + " ;; esac";
+}
+
 std::string bash_script(const CLI::App& app) {
   std::string script =
       "_zero() {\n"
       "  local words current=${COMP_WORDS[COMP_CWORD]}\n"
+      "  local previous=${COMP_WORDS[COMP_CWORD-1]}\n"
       "  case \"${COMP_WORDS[*]:1:COMP_CWORD-1}\" in\n";
   for (const CLI::App* command : commands_of(app)) {
     for (const CLI::App* inner : commands_of(*command)) {
       script += "    " + std::string("\"") + command->get_name() + " " +
-          inner->get_name() + "\"*) words=\"" + words_after(*inner) + "\" ;;\n";
+          inner->get_name() + "\"*) " + choose_words(*inner) + " ;;\n";
     }
-    script += "    " + command->get_name() + "*) words=\"" +
-        words_after(*command) + "\" ;;\n";
+    script +=
+        "    " + command->get_name() + "*) " + choose_words(*command) + " ;;\n";
   }
   script += "    *) words=\"" + words_after(app) +
       "\" ;;\n"
@@ -95,7 +135,11 @@ std::string fish_script(const CLI::App& app) {
       for (const std::string& name : option->get_snames()) {
         line += " -s " + name;
       }
-      if (option->get_lnames().size() + option->get_snames().size() > 0) {
+      const std::string choices = choices_of(*option);
+      if (!choices.empty()) {
+        line += " -x -a '" + choices + "'";
+      }
+      if (!is_positional(*option) || !choices.empty()) {
         script += line + "\n";
       }
     }

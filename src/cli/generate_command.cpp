@@ -54,18 +54,17 @@ int generate_as_rank(const GenerateArguments& arguments) {
   const int terminal = inherited_terminal();
   const int out = terminal >= 0 ? terminal : STDOUT_FILENO;
   try {
-    const auto write = [&](std::string_view text) {
-      base::write_all(out, text);
-    };
-    if (world.rank() == 0) {
-      tasks::model_folder(arguments.folder);
-      write(arguments.prompt);
-    }
     tasks::generate_text(
-        world, arguments.folder, arguments.prompt, arguments.options, write);
-    if (world.rank() == 0) {
-      write("\n");
-    }
+        world,
+        arguments.folder,
+        arguments.prompt,
+        arguments.options,
+        [&](std::string_view text) {
+          if (const int error = base::write_all(out, text); error != 0) {
+            throw IoError(
+                base::system_message("the text was lost", "write", error));
+          }
+        });
     return 0;
   } catch (const tasks::FailedElsewhere&) {
     return tasks::wait_for_the_end(world);
@@ -109,6 +108,10 @@ void add_generate_command(CLI::App& app, int& exit_code) {
   command->callback([&, arguments] {
     models::check(arguments->options);
     tasks::model_folder(arguments->folder);
+    if (arguments->prompt.empty()) {
+      throw ConfigError(
+          "the prompt is empty. Fix: give a text to go on with, --prompt");
+    }
     if (arguments->ranks == 0) {
       exit_code = generate_as_rank(*arguments);
       return;
@@ -117,7 +120,7 @@ void add_generate_command(CLI::App& app, int& exit_code) {
     launch::RunOptions run;
     run.num_ranks = arguments->ranks;
     run.command = generating_command(*arguments);
-    run.label = false;
+    run.own_program = true;
     exit_code = launch::run(run);
   });
 }

@@ -81,10 +81,13 @@ int run(std::vector<std::string> arguments) {
     std::reverse(arguments.begin(), arguments.end());
     app.parse(std::move(arguments));
   } catch (const CLI::Success& success) { // --help, --version
-    return app.exit(success);
+    exit_code = app.exit(success);
   } catch (const CLI::ParseError& error) {
     return complain(
         c10::str(error.what(), " (see ", path, " --help)"), kUsageError);
+  }
+  if (!std::cout.flush()) {
+    return complain("output was lost: it could not be written", 1);
   }
   return exit_code;
 }
@@ -97,6 +100,6 @@ int main(int argc, char** argv) {
   } catch (const zero::ConfigError& error) {
     return complain(error.what(), kUsageError);
   } catch (const std::exception& error) {
-    return complain(error.what(), 1);
+    return complain(zero::base::message_of(error), 1);
   }
 }

@@ -1,16 +1,22 @@
 // `zero train`: trains a model from one file.
 #include <zero/world.h>
 
+#include <chrono>
+#include <csignal>
 #include <filesystem>
 #include <iostream>
 #include <memory>
+#include <system_error>
+#include <thread>
 
 #include "base/error.h"
+#include "cli/command_line.h"
 #include "cli/commands.h"
 #include "cli/terminal.h"
 #include "comm/roster.h"
 #include "launch/run.h"
 #include "tasks/output_folder.h"
+#include "tasks/run_record.h"
 #include "tasks/together.h"
 #include "tasks/trainer.h"
 
@@ -30,10 +36,12 @@ TensorBoard, and the model: model/ as it is at the end, best/ as it was when the
 evaluation was best. Without --out it is runs/NAME-1, or the next free number.
 
 Without -n the process joins the world it was started in (zero run, torchrun
---no-python), or is the only rank. Ctrl-C ends the run after the step, with all
+--no-python, mpirun), or is the only rank. Ctrl-C ends the run after the step, with all
 that is written; a second one kills it.)";
 
 constexpr double kGraceSeconds = 120; // for the step, and for writing
+// After rank 0 has said what is wrong.
+constexpr std::chrono::seconds kTimeToBeEnded(2);
 
 struct TrainArguments {
   std::string file;
@@ -63,11 +71,11 @@ std::vector<std::string> training_command(const TrainArguments& arguments) {
 }
 
 // All that can be found wrong is, before a process is started.
-int start_ranks(TrainArguments& arguments, const tasks::TrainConfig& config) {
-  config.zero.batch_sizes(arguments.ranks);
+int start_ranks(TrainArguments& arguments) {
   if (arguments.options.out.empty()) {
     arguments.options.out = tasks::next_output_folder(arguments.file);
   }
+  const bool is_new = !std::filesystem::exists(arguments.options.out);
   {
     const tasks::OutputFolder check(
         arguments.options.out, arguments.options.overwrite);
@@ -77,22 +85,46 @@ int start_ranks(TrainArguments& arguments, const tasks::TrainConfig& config) {
   run.num_ranks = arguments.ranks;
   run.command = training_command(arguments);
   run.grace_seconds = kGraceSeconds;
-  run.label = false;
-  return launch::run(run);
+  run.own_program = true;
+  run.outlives_reader = true;
+  const int exit_code = launch::run(run);
+  if (is_new) {
+    std::error_code ignored; // it is not empty, then
+    std::filesystem::remove(arguments.options.out, ignored);
+  }
+  tasks::end_unended_run(
+      arguments.options.out,
+      c10::str("failed: its processes ended with code ", exit_code));
+  return exit_code;
 }
 
 int train_as_rank(
     const TrainArguments& arguments,
     const tasks::TrainConfig& config) {
+  // Whoever looked on may stop doing so.
+  std::signal(SIGPIPE, SIG_IGN);
   const World world = init();
+  const int rank = world.rank();
   try {
     tasks::TrainOptions options = arguments.options;
     options.config_path = arguments.file;
-    options.terminal_fd = world.rank() == 0 ? inherited_terminal() : -1;
+    options.terminal_fd = rank == 0 ? inherited_terminal() : -1;
     const bool is_whole = tasks::train(world, config, options);
     return is_whole ? 0 : 130;
   } catch (const tasks::FailedElsewhere&) {
     return tasks::wait_for_the_end(world);
+  } catch (const NonfiniteError&) { // alike on all ranks: one says it
+    if (rank != 0) {
+      return tasks::wait_for_the_end(world);
+    }
+    throw;
+  } catch (const ConfigError&) { // mostly alike, too, without their talking
+    if (rank != 0) {
+      std::this_thread::sleep_for(kTimeToBeEnded);
+    }
+    throw;
+  } catch (const PeerLost&) {
+    return 1; // it has said why itself, or who started it says what killed it
   }
 }
 
@@ -119,7 +151,8 @@ void add_train_command(CLI::App& app, int& exit_code) {
       ->expected(1)
       ->take_all();
   command->add_option("--out", arguments->options.out, "The folder for results")
-      ->type_name("DIR");
+      ->type_name("DIR")
+      ->check(not_empty());
   command->add_flag(
       "--overwrite",
       arguments->options.overwrite,
@@ -134,12 +167,12 @@ void add_train_command(CLI::App& app, int& exit_code) {
       "Print every value and where it is from, and end");
   command->footer(kTrainFooter);
   command->callback([&, arguments] {
-    const auto config =
-        tasks::TrainConfig::from_file(arguments->file, arguments->settings);
+    const auto config = tasks::TrainConfig::from_file(
+        arguments->file, arguments->settings, arguments->ranks);
     if (arguments->print_config) {
       std::cout << config.explain();
     } else if (arguments->ranks > 0) {
-      exit_code = start_ranks(*arguments, config);
+      exit_code = start_ranks(*arguments);
     } else {
       exit_code = train_as_rank(*arguments, config);
     }

@@ -262,14 +262,24 @@ Work Communicator::send(const at::Tensor& tensor, int rank) {
   check_tensor(*group_, CommOp::send, tensor);
   check_peer(*group_, CommOp::send, rank);
   return start(comm::make_send(
-      group_->segment(), group_->rank(), rank, group_->produced(rank), tensor));
+      group_->segment(),
+      group_->reach(),
+      group_->rank(),
+      rank,
+      group_->produced(rank),
+      tensor));
 }
 
 Work Communicator::recv(const at::Tensor& tensor, int rank) {
   check_tensor(*group_, CommOp::recv, tensor);
   check_peer(*group_, CommOp::recv, rank);
   return start(comm::make_recv(
-      group_->segment(), group_->rank(), rank, group_->consumed(rank), tensor));
+      group_->segment(),
+      group_->reach(),
+      group_->rank(),
+      rank,
+      group_->consumed(rank),
+      tensor));
 }
 
 void Communicator::barrier() {

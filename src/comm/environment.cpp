@@ -6,6 +6,7 @@
 #include <cmath>
 #include <cstdlib>
 #include <cstring>
+#include <optional>
 #include <string_view>
 
 #include <zero/version.h>
@@ -123,22 +124,50 @@ Environment read_torchrun(const Lookup& lookup) {
   return environment;
 }
 
+// Open MPI and MPICH, each by the variables that its own launcher sets, and
+// Slurm for it.
+struct MpiVariables {
+  const char* name;
+  const char* rank;
+  const char* size;
+};
+constexpr MpiVariables kMpis[] = {
+    {"openmpi", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"},
+    {"mpich", "PMI_RANK", "PMI_SIZE"},
+};
+
+std::optional<Environment> read_mpi(const Lookup& lookup) {
+  for (const auto& [name, rank, size] : kMpis) {
+    if (lookup(size) == nullptr) {
+      continue;
+    }
+    Environment environment;
+    environment.rank = number(lookup, rank);
+    environment.size = number(lookup, size);
+    check_rank_and_size(environment, rank, size);
+    if (environment.size > 1) {
+      environment.launcher = Launcher::mpi;
+      environment.mpi = name;
+    }
+    return environment;
+  }
+  return std::nullopt;
+}
+
 // Alone is right only if no launcher has started others.
 void refuse_unserved_launchers(const Lookup& lookup) {
-  for (const char* variable :
-       {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_STEP_NUM_TASKS"}) {
-    const char* value = lookup(variable);
-    if (value != nullptr && *value != '\0' && std::strcmp(value, "1") != 0) {
-      throw ConfigError(c10::str(
-          "mpirun or srun started ",
-          value,
-          " ranks (",
-          variable,
-          "), but this build of libzero has no MPI. Fix: on one machine use "
-          "zero run -n ",
-          value,
-          " PROGRAM"));
-    }
+  constexpr const char* kVariable = "SLURM_STEP_NUM_TASKS";
+  const char* value = lookup(kVariable);
+  if (value != nullptr && *value != '\0' && std::strcmp(value, "1") != 0) {
+    throw ConfigError(c10::str(
+        "srun started ",
+        value,
+        " ranks (",
+        kVariable,
+        ") without an MPI. Fix: srun --mpi=pmix or --mpi=pmi2, or on one "
+        "machine zero run -n ",
+        value,
+        " PROGRAM"));
   }
 }
 
@@ -207,6 +236,9 @@ Environment read_environment(const Lookup& lookup) {
   }
   if (lookup("RANK") != nullptr || lookup("WORLD_SIZE") != nullptr) {
     return read_torchrun(lookup);
+  }
+  if (const auto environment = read_mpi(lookup)) {
+    return *environment;
   }
   refuse_unserved_launchers(lookup);
   return {};

@@ -18,6 +18,7 @@ enum class Launcher {
   none, // a world of 1
   zero_run, // the launcher holds the roster
   torchrun, // rank 0 makes the roster and hands it out
+  mpi, // mpirun or srun: MPI knows the others
 };
 
 struct Environment {
@@ -26,6 +27,7 @@ struct Environment {
   int size = 1;
   base::SegmentAddress roster; // zero_run
   std::string meeting; // torchrun: what only the ranks of one run share
+  std::string mpi; // "openmpi" or "mpich", the one that started this
 };
 
 // Looks a variable up; std::getenv for all but tests.

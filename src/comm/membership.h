@@ -3,10 +3,12 @@
 #pragma once
 
 #include <atomic>
+#include <memory>
 #include <string>
 #include <utility>
 
 #include "comm/monitor.h"
+#include "comm/net/outside.h"
 #include "comm/roster.h"
 
 namespace zero::comm {
@@ -20,15 +22,27 @@ struct CommSettings {
 
 class Membership {
  public:
-  // Throws: ConfigError when the id is out of range or already taken.
-  Membership(Roster roster, int id, CommSettings settings)
+  // `outside` is null on one host. Throws: ConfigError when the id is out of
+  // range or already taken.
+  Membership(
+      Roster roster,
+      int id,
+      CommSettings settings,
+      std::shared_ptr<const Outside> outside = nullptr)
       : roster_((roster.join(id, settings.verify), std::move(roster))),
         id_(id),
         verifies_(settings.verify),
         progress_timeout_seconds_(settings.progress_timeout_seconds),
-        monitor_(roster_, id, settings.timeout_seconds) {}
+        outside_(std::move(outside)),
+        monitor_(roster_, id, settings.timeout_seconds, outside_) {
+    tell_status();
+  }
   ~Membership() {
     roster_.leave(id_);
+    tell_status();
+    if (outside_ != nullptr) { // while the monitor watches them
+      outside_->leave_with_the_others(roster_, id_);
+    }
   }
   Membership(const Membership&) = delete;
   Membership& operator=(const Membership&) = delete;
@@ -38,6 +52,9 @@ class Membership {
   }
   int id() const {
     return id_;
+  }
+  const std::shared_ptr<const Outside>& outside() const {
+    return outside_;
   }
   bool verifies() const {
     return verifies_;
@@ -55,10 +72,17 @@ class Membership {
   }
 
  private:
+  void tell_status() const {
+    if (outside_ != nullptr) {
+      outside_->tell_status(roster_, id_);
+    }
+  }
+
   Roster roster_;
   int id_;
   bool verifies_;
   std::atomic<double> progress_timeout_seconds_;
+  std::shared_ptr<const Outside> outside_;
   Monitor monitor_;
 };
 

@@ -21,6 +21,9 @@ using base::Seconds;
 
 namespace {
 
+// Beyond the timeout, by which its own host kills and tells of a silent rank.
+constexpr Seconds kTimeToBeTold(1);
+
 int pidfd_open(pid_t pid) {
   return static_cast<int>(::syscall(SYS_pidfd_open, pid, 0));
 }
@@ -38,10 +41,15 @@ bool kill_process(int pidfd, pid_t pid) {
 
 } // namespace
 
-Monitor::Monitor(Roster roster, int id, double timeout_seconds)
+Monitor::Monitor(
+    Roster roster,
+    int id,
+    double timeout_seconds,
+    std::shared_ptr<const Outside> outside)
     : roster_(std::move(roster)),
       id_(id),
       timeout_seconds_(timeout_seconds),
+      outside_(std::move(outside)),
       stop_(::eventfd(0, EFD_CLOEXEC)),
       peers_(static_cast<size_t>(roster_.size())) {
   if (!stop_.valid()) {
@@ -80,6 +88,9 @@ void Monitor::run() {
   auto last = Clock::now();
   for (;;) {
     roster_.beat(id_);
+    if (outside_ != nullptr) {
+      outside_->tell_heartbeat(roster_, id_);
+    }
     const auto now = Clock::now();
     // This process was itself stopped, or starved: silence heard meanwhile says
     // nothing about the others.
@@ -109,11 +120,12 @@ void Monitor::run() {
 void Monitor::watch(int peer) {
   auto& seen = peers_[static_cast<size_t>(peer)];
   const pid_t pid = roster_.pid(peer);
-  if (pid != ::getpid()) { // else a thread, which lives and dies with us
+  // A thread of this process lives and dies with us.
+  if (is_here(peer) && pid != ::getpid()) {
     seen.pidfd = base::UniqueFd(pidfd_open(pid));
     if (!seen.pidfd.valid()) {
       if (errno == ESRCH) {
-        roster_.mark_lost(peer);
+        mark_lost(peer);
       }
       return; // out of descriptors, perhaps: tried again with the next beat
     }
@@ -130,6 +142,9 @@ void Monitor::check_heartbeat(int peer, base::TimePoint now) {
     seen.heartbeat = heartbeat;
     seen.heard = now;
     return;
+  }
+  if (!is_here(peer) && now - seen.heard > timeout() + kTimeToBeTold) {
+    give_up(peer);
   }
   if (seen.condemned || !seen.pidfd.valid() || now - seen.heard < timeout()) {
     return;
@@ -148,6 +163,26 @@ void Monitor::check_heartbeat(int peer, base::TimePoint now) {
   roster_.note_silent(peer); // before its end can be noticed
   seen.heard = now; // if it could not be killed, it is tried again later
   seen.condemned = kill_process(seen.pidfd.get(), roster_.pid(peer));
+}
+
+void Monitor::give_up(int peer) {
+  base::log_warning(
+      id_,
+      roster_.size(),
+      c10::str(
+          "nothing has come from rank ",
+          peer,
+          " on another host for ",
+          timeout().count(),
+          " s: it counts as lost"));
+  roster_.mark_lost(peer);
+}
+
+void Monitor::mark_lost(int peer) {
+  roster_.mark_lost(peer);
+  if (outside_ != nullptr) {
+    outside_->tell_status(roster_, peer);
+  }
 }
 
 // Sleeps until the next heartbeat is due, or a watched process ends.
@@ -169,7 +204,7 @@ void Monitor::wait_for_an_exit() {
       std::max(1, static_cast<int>(timeout.count())));
   for (size_t i = 1; i < descriptors.size(); ++i) {
     if ((descriptors[i].revents & POLLIN) != 0) {
-      roster_.mark_lost(ids[i]);
+      mark_lost(ids[i]);
     }
   }
 }

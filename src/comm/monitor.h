@@ -7,6 +7,9 @@
 // rank is killed, and only when its process is gone it is marked lost: nobody
 // touches its memory while it could wake up and write. A rank that computes for
 // an hour is late, not lost: its monitor goes on beating.
+// A rank of another host is watched by its own host, which tells of its end. It
+// is lost without that when nothing has come from it for the timeout and a
+// little more: its host is gone, or out of reach.
 #pragma once
 
 #include <atomic>
@@ -16,14 +19,19 @@
 
 #include "base/clock.h"
 #include "base/unique_fd.h"
+#include "comm/net/outside.h"
 #include "comm/roster.h"
 
 namespace zero::comm {
 
 class Monitor {
  public:
-  // `id` has joined the roster.
-  Monitor(Roster roster, int id, double timeout_seconds);
+  // `id` has joined the roster. `outside` is null on one host.
+  Monitor(
+      Roster roster,
+      int id,
+      double timeout_seconds,
+      std::shared_ptr<const Outside> outside = nullptr);
   ~Monitor();
   Monitor(const Monitor&) = delete;
   Monitor& operator=(const Monitor&) = delete;
@@ -50,11 +58,17 @@ class Monitor {
   void run();
   void watch(int peer);
   void check_heartbeat(int peer, base::TimePoint now);
+  void give_up(int peer);
+  void mark_lost(int peer);
+  bool is_here(int peer) const {
+    return outside_ == nullptr || outside_->is_here(peer);
+  }
   void wait_for_an_exit();
 
   Roster roster_;
   int id_;
   std::atomic<double> timeout_seconds_;
+  std::shared_ptr<const Outside> outside_;
   base::UniqueFd stop_; // readable when the thread is to end
   std::vector<Peer> peers_; // touched by the thread alone
   std::thread thread_;

@@ -64,9 +64,9 @@ template <ReduceOp op, class A>
 template <class T, ReduceOp op>
 [[gnu::always_inline]] inline T finish(
     typename Accumulator<T>::type value,
-    int num_inputs) {
+    int divisor) {
   if constexpr (op == ReduceOp::mean) {
-    value = value / static_cast<typename Accumulator<T>::type>(num_inputs);
+    value = value / static_cast<typename Accumulator<T>::type>(divisor);
   }
   return static_cast<T>(value);
 }
@@ -93,7 +93,8 @@ template <class T, ReduceOp op>
     void* out,
     const void* const* inputs,
     int num_inputs,
-    int64_t numel) {
+    int64_t numel,
+    int divisor) {
   using A = typename Accumulator<T>::type;
   alignas(64) A sums[kBlock];
   for (int64_t begin = 0; begin < numel; begin += kBlock) {
@@ -109,7 +110,7 @@ template <class T, ReduceOp op>
       for (int64_t i = 0; i < length; ++i) {
         const A a = static_cast<A>(first[i]);
         const A b = static_cast<A>(second[i]);
-        result[i] = finish<T, op>(apply<op>(a, b), 2);
+        result[i] = finish<T, op>(apply<op>(a, b), divisor);
       }
       continue;
     }
@@ -124,20 +125,21 @@ template <class T, ReduceOp op>
       }
     }
     for (int64_t i = 0; i < length; ++i) {
-      result[i] = finish<T, op>(sums[i], num_inputs);
+      result[i] = finish<T, op>(sums[i], divisor);
     }
   }
 }
 
-using Kernel = void (*)(void*, const void* const*, int, int64_t);
+using Kernel = void (*)(void*, const void* const*, int, int64_t, int);
 
 template <class T, ReduceOp op>
 void reduce_portable(
     void* out,
     const void* const* inputs,
     int num_inputs,
-    int64_t numel) {
-  reduce_body<T, op>(out, inputs, num_inputs, numel);
+    int64_t numel,
+    int divisor) {
+  reduce_body<T, op>(out, inputs, num_inputs, numel, divisor);
 }
 
 template <class T, ReduceOp op>
@@ -145,7 +147,8 @@ template <class T, ReduceOp op>
     void* out,
     const void* const* inputs,
     int num_inputs,
-    int64_t numel) {
+    int64_t numel,
+    int divisor) {
   using A = typename Accumulator<T>::type;
   for (int64_t i = 0; i < numel; ++i) {
     A sum = static_cast<A>(static_cast<const T*>(inputs[0])[i]);
@@ -153,7 +156,7 @@ template <class T, ReduceOp op>
       const A value = static_cast<A>(static_cast<const T*>(inputs[n])[i]);
       sum = apply<op>(sum, value);
     }
-    static_cast<T*>(out)[i] = finish<T, op>(sum, num_inputs);
+    static_cast<T*>(out)[i] = finish<T, op>(sum, divisor);
   }
 }
 
@@ -163,8 +166,9 @@ template <class T, ReduceOp op>
     void* out,
     const void* const* inputs,
     int num_inputs,
-    int64_t numel) {
-  reduce_body<T, op>(out, inputs, num_inputs, numel);
+    int64_t numel,
+    int divisor) {
+  reduce_body<T, op>(out, inputs, num_inputs, numel, divisor);
 }
 
 bool has_avx2() {
@@ -243,10 +247,11 @@ void reduce(
     void* out,
     const void* const* inputs,
     int num_inputs,
-    int64_t numel) {
+    int64_t numel,
+    int divisor) {
   const Kernel kernel = kernel_of<Vectorised>(op, dtype);
   ZERO_CHECK(kernel != nullptr, "no reduction of ", c10::toString(dtype));
-  kernel(out, inputs, num_inputs, numel);
+  kernel(out, inputs, num_inputs, numel, divisor == 0 ? num_inputs : divisor);
 }
 
 void reduce_scalar(
@@ -256,7 +261,7 @@ void reduce_scalar(
     const void* const* inputs,
     int num_inputs,
     int64_t numel) {
-  kernel_of<OneByOne>(op, dtype)(out, inputs, num_inputs, numel);
+  kernel_of<OneByOne>(op, dtype)(out, inputs, num_inputs, numel, num_inputs);
 }
 
 } // namespace zero::comm

@@ -16,15 +16,23 @@ constexpr uint64_t kRosterMagic = 0x315245545352'5a4bULL; // "KZRSTER1"
 struct Roster::Header {
   uint64_t magic;
   int32_t num_ranks;
+  std::atomic<uint32_t> losses;
 };
 
+// Words that other hosts are told of have 64 bits.
 struct alignas(64) Roster::Member {
-  std::atomic<MemberState> state;
-  std::atomic<pid_t> pid;
   std::atomic<uint64_t> heartbeat;
-  std::atomic<bool> verify;
-  std::atomic<bool> victim;
+  std::atomic<uint64_t> state; // a MemberState
+  std::atomic<uint64_t> who; // 0: nobody yet; else process << 2, and these:
+  static constexpr uint64_t kVerifies = 1;
+  static constexpr uint64_t kVictim = 2;
   std::atomic<bool> silent;
+  std::atomic<uint32_t> loss; // the number it was as this host noticed it
+
+  void change(MemberState from, MemberState to) {
+    auto expected = static_cast<uint64_t>(from);
+    state.compare_exchange_strong(expected, static_cast<uint64_t>(to));
+  }
 };
 
 Roster::Roster(std::shared_ptr<base::SharedMapping> mapping)
@@ -90,49 +98,50 @@ void Roster::join(int id, bool verify) {
   }
   // Claiming the process id comes first, so that two processes that claim one
   // rank cannot both succeed.
-  pid_t nobody = 0;
-  if (!member(id).pid.compare_exchange_strong(nobody, ::getpid())) {
+  uint64_t nobody = 0;
+  const uint64_t self =
+      static_cast<uint64_t>(::getpid()) << 2 | (verify ? Member::kVerifies : 0);
+  if (!member(id).who.compare_exchange_strong(nobody, self)) {
     throw ConfigError(c10::str(
         "rank ",
         id,
         " has already joined this world, as process ",
-        nobody,
+        pid(id),
         ". Fix: call zero::init() in one process per rank, and keep its World "
         "while it is needed: it can be joined once. A child process does not "
         "inherit its parent's rank"));
   }
-  member(id).verify = verify;
-  auto expected = MemberState::absent;
-  member(id).state.compare_exchange_strong(expected, MemberState::alive);
+  member(id).change(MemberState::absent, MemberState::alive);
 }
 
 void Roster::leave(int id) {
-  auto expected = MemberState::alive;
-  member(id).state.compare_exchange_strong(expected, MemberState::left);
+  member(id).change(MemberState::alive, MemberState::left);
 }
 
 void Roster::mark_lost(int id) {
+  // Before its loss can be seen.
+  uint32_t unnoticed = 0;
+  member(id).loss.compare_exchange_strong(unnoticed, ++header().losses);
   // Who left in peace is not lost when its process ends later.
-  for (auto expected : {MemberState::absent, MemberState::alive}) {
-    member(id).state.compare_exchange_strong(expected, MemberState::lost);
-  }
+  member(id).change(MemberState::absent, MemberState::lost);
+  member(id).change(MemberState::alive, MemberState::lost);
 }
 
 MemberState Roster::state(int id) const {
-  return member(id).state;
+  return static_cast<MemberState>(member(id).state.load());
 }
 
 bool Roster::gone(int id) const {
-  const auto state = member(id).state.load();
+  const auto state = this->state(id);
   return state == MemberState::left || state == MemberState::lost;
 }
 
 pid_t Roster::pid(int id) const {
-  return member(id).pid;
+  return static_cast<pid_t>(member(id).who.load() >> 2);
 }
 
 bool Roster::verifies(int id) const {
-  return member(id).verify;
+  return (member(id).who.load() & Member::kVerifies) != 0;
 }
 
 void Roster::beat(int id) {
@@ -143,12 +152,28 @@ uint64_t Roster::heartbeat(int id) const {
   return member(id).heartbeat;
 }
 
+const std::atomic<uint64_t>& Roster::state_word(int id) const {
+  return member(id).state;
+}
+
+const std::atomic<uint64_t>& Roster::who_word(int id) const {
+  return member(id).who;
+}
+
+const std::atomic<uint64_t>& Roster::heartbeat_word(int id) const {
+  return member(id).heartbeat;
+}
+
 void Roster::note_victim(int id) {
-  member(id).victim = true;
+  member(id).who.fetch_or(Member::kVictim);
 }
 
 bool Roster::is_victim(int id) const {
-  return member(id).victim;
+  return (member(id).who.load() & Member::kVictim) != 0;
+}
+
+uint32_t Roster::loss(int id) const {
+  return member(id).loss;
 }
 
 void Roster::note_silent(int id) {

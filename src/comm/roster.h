@@ -42,6 +42,9 @@ class Roster {
   base::SegmentAddress address() const {
     return mapping_->address();
   }
+  const std::shared_ptr<base::SharedMapping>& memory() const {
+    return mapping_;
+  }
 
   // `verify`: whether this rank compares what the ranks call.
   // Throws: ConfigError when the id is out of range or already taken.
@@ -57,10 +60,19 @@ class Roster {
   void beat(int id);
   uint64_t heartbeat(int id) const;
 
+  // Where all of the above is, for other hosts to be told of.
+  const std::atomic<uint64_t>& state_word(int id) const;
+  const std::atomic<uint64_t>& who_word(int id) const;
+  const std::atomic<uint64_t>& heartbeat_word(int id) const;
+
   // Remembers that this rank failed because another one was lost, so that the
   // launcher can tell the first cause from what followed.
   void note_victim(int id);
   bool is_victim(int id) const;
+
+  // Of two that are lost, what was lost first has the lower number; 0 is what
+  // its own host told of, which knows before any other.
+  uint32_t loss(int id) const;
 
   // Remembers that this rank is killed because it gave no sign of life.
   void note_silent(int id);

@@ -18,11 +18,19 @@ class TrafficCounters {
     counter.calls += 1;
     counter.bytes_received += bytes_received;
   }
+  // Of what was counted, what came from another host.
+  void count_from_other_hosts(int64_t bytes) {
+    from_other_hosts_ += bytes;
+  }
+  int64_t from_other_hosts() const {
+    return from_other_hosts_;
+  }
   OperationTraffic get(CommOp op) const {
     const auto& counter = counters_[static_cast<size_t>(op)];
     return {counter.calls, counter.bytes_received};
   }
   void reset() {
+    from_other_hosts_ = 0;
     for (auto& counter : counters_) {
       counter.calls = 0;
       counter.bytes_received = 0;
@@ -35,6 +43,7 @@ class TrafficCounters {
     std::atomic<int64_t> bytes_received = 0;
   };
   std::array<Counter, kNumCommOps> counters_;
+  std::atomic<int64_t> from_other_hosts_ = 0;
 };
 
 } // namespace zero::comm

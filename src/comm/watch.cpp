@@ -72,13 +72,15 @@ void Watch::throw_if_lost(
 }
 
 void Watch::warn_late(const Awaiting& awaiting, double seconds) const {
+  const auto ranks = awaiting.awaited();
   base::log_warning(
       group_->rank(),
       group_->size(),
       c10::str(
-          "ranks ",
-          c10::Join(", ", awaiting.awaited()),
-          " are late: awaited for ",
+          ranks.size() == 1 ? "rank " : "ranks ",
+          c10::Join(", ", ranks),
+          ranks.size() == 1 ? " is" : " are",
+          " late: awaited for ",
           static_cast<int>(seconds),
           " s in ",
           awaiting.what,

@@ -2,6 +2,8 @@
 #include <zero/communicator.h>
 
 #include <algorithm>
+#include <condition_variable>
+#include <mutex>
 
 #include "base/alignment.h"
 #include "base/error.h"
@@ -19,13 +21,22 @@ using base::kPage;
 
 std::shared_ptr<WindowState> make_window(
     const std::shared_ptr<Group>& group,
-    int64_t bytes) {
+    int64_t bytes,
+    const WindowOptions& options) {
+  const auto wishes =
+      group->exchange(CommOp::window, {bytes, group->proposed_number()});
+  std::vector<int64_t> proposed;
   auto state = std::make_shared<WindowState>();
   state->rank = group->rank();
   state->size = group->size();
   state->traffic = group->traffic();
-  state->bytes = group->exchange(CommOp::window, {bytes});
+  for (size_t i = 0; i < wishes.size(); i += 2) {
+    state->bytes.push_back(wishes[i]);
+    proposed.push_back(wishes[i + 1]);
+  }
+  const uint32_t number = group->take_number(proposed);
   int64_t total = 0;
+  int64_t total_here = 0;
   for (int rank = 0; rank < group->size(); ++rank) {
     const int64_t part = state->bytes[static_cast<size_t>(rank)];
     // Checked after the exchange, so that every rank gets the error.
@@ -41,20 +52,23 @@ std::shared_ptr<WindowState> make_window(
     state->offsets.push_back(total);
     // Parts begin on pages, so that reserving one touches no other.
     total += base::round_up(part, kPage);
+    total_here += group->reach().is_here(rank) ? part : 0;
   }
   const auto own = static_cast<size_t>(group->rank());
+  const bool lacks_common = !group->reach().is_here(0);
+  total_here += lacks_common ? options.common_bytes : 0;
   state->mapping = group->share(
       CommOp::window,
-      0,
+      group->leader_here(),
       [&] {
         // Each rank reserves its own part; together they have to fit.
-        if (total > base::available_memory()) {
+        if (total_here > base::available_memory()) {
           const auto most =
               std::max_element(state->bytes.begin(), state->bytes.end());
           throw IoError(c10::str(
               base::rank_prefix(group->rank(), group->size()),
               "window: no memory for ",
-              total,
+              total_here,
               " bytes that the ranks asked for together, of which rank ",
               most - state->bytes.begin(),
               " asked for ",
@@ -72,10 +86,88 @@ std::shared_ptr<WindowState> make_window(
         mapping.reserve(
             static_cast<size_t>(state->offsets[own]),
             static_cast<size_t>(state->bytes[own]));
+        if (lacks_common && group->rank() == group->leader_here()) {
+          mapping.reserve(0, static_cast<size_t>(options.common_bytes));
+        }
       });
   state->mapping->close_address();
+  if (!group->reach().is_one_host()) {
+    state->reach = group->reach().with_number(number);
+    state->group = group;
+    // The mirror calls it no more when the window is gone.
+    state->reach->add(
+        state->mapping, [arrived = options.arrived, window = state.get()] {
+          if (arrived) {
+            arrived(*window);
+          }
+        });
+  }
   group->add_window(state);
   return state;
+}
+
+namespace {
+
+constexpr auto kReadBytes = static_cast<int64_t>(Mirror::kPartBytes);
+
+// What is asked of other hosts, until it has come or cannot come any more.
+struct Replies {
+  std::mutex mutex;
+  std::condition_variable changed;
+  size_t num_open = 0;
+  int lost = -1;
+};
+
+} // namespace
+
+void read_window(
+    const WindowState& window,
+    const std::vector<WindowRead>& reads) {
+  Replies replies;
+  for (const auto& read : reads) {
+    if (window.is_here(read.rank)) {
+      continue;
+    }
+    for (int64_t begin = 0; begin < read.bytes; begin += kReadBytes) {
+      {
+        const std::lock_guard lock(replies.mutex);
+        ++replies.num_open;
+      }
+      window.reach->read(
+          static_cast<size_t>(read.place + begin - window.mapping->data()),
+          read.to + begin,
+          static_cast<size_t>(std::min(kReadBytes, read.bytes - begin)),
+          read.rank,
+          [&replies, rank = read.rank](bool is_there) {
+            const std::lock_guard lock(replies.mutex);
+            --replies.num_open;
+            replies.lost = is_there ? replies.lost : rank;
+            replies.changed.notify_all();
+          });
+    }
+  }
+  for (const auto& read : reads) {
+    if (window.is_here(read.rank)) {
+      copy_bytes(read.to, read.place, read.bytes);
+    }
+  }
+  std::unique_lock lock(replies.mutex);
+  replies.changed.wait(lock, [&] { return replies.num_open == 0; });
+  if (replies.lost >= 0) {
+    // It may have failed because of another, who is the one to name.
+    if (const auto group = window.group.lock()) {
+      const auto lost = group->lost_ranks();
+      replies.lost = lost.empty() ? replies.lost : lost.front();
+    }
+    throw PeerLost(
+        c10::str(
+            base::rank_prefix(window.rank, window.size),
+            "get: rank ",
+            replies.lost,
+            " on another host is lost. Fix: start the job again from its last "
+            "checkpoint"),
+        {replies.lost, "get", 0});
+  }
 }
 
 } // namespace comm
@@ -162,14 +254,26 @@ Work Window::get(const at::Tensor& tensor, int rank, int64_t offset_bytes)
   }
   const auto bytes = static_cast<int64_t>(tensor.nbytes());
   check_range(*state_, rank, offset_bytes, bytes);
-  comm::copy_bytes(
-      comm::bytes_of(tensor), state_->data(rank) + offset_bytes, bytes);
+  comm::read_window(
+      *state_,
+      {{rank,
+        state_->data(rank) + offset_bytes,
+        comm::bytes_of(tensor),
+        bytes}});
   state_->traffic->count(CommOp::get, rank == state_->rank ? 0 : bytes);
+  state_->traffic->count_from_other_hosts(state_->is_here(rank) ? 0 : bytes);
   return {};
 }
 
 const void* Window::data(int rank) const {
   check_range(*state_, rank, 0, 0);
+  if (!state_->is_here(rank)) {
+    throw ConfigError(c10::str(
+        base::rank_prefix(state_->rank, state_->size),
+        "window: the memory of rank ",
+        rank,
+        " is on another host, and not in place here. Fix: copy it with get()"));
+  }
   return state_->data(rank);
 }
 

@@ -1,25 +1,40 @@
 // Defines what is behind a Window: one shared mapping, a part for each rank.
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "base/shared_mapping.h"
+#include "comm/net/reach.h"
 #include "comm/shm/group.h"
 #include "comm/traffic_counters.h"
 
 namespace zero::comm {
 
 // It does not keep the group: tensors in it do not keep a communicator alive.
+// Over several hosts each of them has all parts, of which those of ranks on
+// other hosts are mirrors (comm/net/mirror.h): what nobody has stored there is
+// not there, and is read.
 struct WindowState {
+  ~WindowState() {
+    if (reach) {
+      reach->remove();
+    }
+  }
+
   int rank = 0; // this one
   int size = 0;
   std::shared_ptr<TrafficCounters> traffic;
   std::shared_ptr<base::SharedMapping> mapping;
   std::vector<int64_t> bytes; // by rank
   std::vector<int64_t> offsets;
+  std::optional<Reach> reach; // over several hosts
+  std::weak_ptr<Group> group; // likewise
 
   std::byte* data(int rank) const {
     return mapping->data() + offsets[static_cast<size_t>(rank)];
@@ -30,11 +45,49 @@ struct WindowState {
     const std::byte* end = begin + bytes[static_cast<size_t>(rank)];
     return from >= begin && from + size <= end && from <= end;
   }
+
+  bool is_here(int other) const {
+    return !reach || reach->is_here(other);
+  }
+
+  // To where the other hosts have it, as Reach does.
+  void store(const void* place, int64_t size_in_bytes) const {
+    if (reach) {
+      reach->store(place, size_in_bytes);
+    }
+  }
+  void store_word(const std::atomic<uint64_t>& word) const {
+    if (reach) {
+      reach->store_word(word);
+    }
+  }
+};
+
+// Bytes of a window, and where to copy them.
+struct WindowRead {
+  int rank = 0;
+  const std::byte* place = nullptr; // in its part
+  std::byte* to = nullptr;
+  int64_t bytes = 0;
+};
+
+// Copies all of them; those of other hosts are asked for at once. Throws:
+// PeerLost.
+void read_window(
+    const WindowState& window,
+    const std::vector<WindowRead>& reads);
+
+struct WindowOptions {
+  // Of rank 0's part, which every host has whole: memory for it, too.
+  int64_t common_bytes = 0;
+  // Called by another thread after a word came from another host.
+  std::function<void(const WindowState&)> arrived = {};
 };
 
 // Collective. Throws: ConfigError, IoError.
 std::shared_ptr<WindowState> make_window(
     const std::shared_ptr<Group>& group,
-    int64_t bytes);
+    int64_t bytes,
+    const WindowOptions& options = {});
 
 } // namespace zero::comm

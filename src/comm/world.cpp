@@ -6,6 +6,7 @@
 #include "base/libtorch_version.h"
 #include "base/process_owned.h"
 #include "comm/environment.h"
+#include "comm/net/meet_over_mpi.h"
 #include "comm/rendezvous.h"
 #include "comm/world_state.h"
 
@@ -16,11 +17,15 @@ namespace comm {
 std::shared_ptr<WorldState> join_world(
     Roster roster,
     int id,
-    const CommSettings& settings) {
+    const CommSettings& settings,
+    std::shared_ptr<const Outside> outside,
+    std::shared_ptr<base::SharedMapping> segment) {
   auto state = std::make_shared<WorldState>();
-  state->membership =
-      base::make_process_owned<Membership>(std::move(roster), id, settings);
-  state->group = Group::form(state->membership);
+  state->membership = base::make_process_owned<Membership>(
+      std::move(roster), id, settings, std::move(outside));
+  state->group = segment == nullptr
+      ? Group::form(state->membership)
+      : Group::form_over_hosts(state->membership, std::move(segment));
   return state;
 }
 
@@ -32,23 +37,45 @@ const std::shared_ptr<WorldState>& state_of(const World& world) {
 
 namespace {
 
-comm::Roster find_roster(
+std::shared_ptr<comm::WorldState> join(
     const comm::Environment& environment,
     const comm::CommSettings& settings) {
   switch (environment.launcher) {
-    case comm::Launcher::zero_run:
-      return comm::Roster::attach(
-          base::SharedMapping::open(environment.roster));
+    case comm::Launcher::zero_run: {
+      auto roster =
+          comm::Roster::attach(base::SharedMapping::open(environment.roster));
+      if (roster.size() != environment.size) {
+        throw ConfigError(c10::str(
+            "this rank was told that there are ",
+            environment.size,
+            " ranks, but the world has ",
+            roster.size(),
+            ". Fix: leave ZERO_SIZE or WORLD_SIZE as the launcher set it"));
+      }
+      return comm::join_world(std::move(roster), environment.rank, settings);
+    }
     case comm::Launcher::torchrun:
-      return comm::meet(
-          environment.meeting,
+      return comm::join_world(
+          comm::meet(
+              environment.meeting,
+              environment.rank,
+              environment.size,
+              settings.progress_timeout_seconds),
           environment.rank,
-          environment.size,
-          settings.progress_timeout_seconds);
+          settings);
+    case comm::Launcher::mpi: {
+      auto meeting = comm::meet_over_mpi(environment.mpi);
+      return comm::join_world(
+          meeting.roster,
+          meeting.rank,
+          settings,
+          std::move(meeting.outside),
+          std::move(meeting.segment));
+    }
     case comm::Launcher::none:
       break;
   }
-  return comm::Roster::create(1);
+  return comm::join_world(comm::Roster::create(1), 0, settings);
 }
 
 } // namespace
@@ -76,16 +103,7 @@ World init(const InitOptions& options) {
   };
   const auto environment = comm::read_environment(lookup);
   const auto settings = comm::read_settings(options, lookup);
-  auto roster = find_roster(environment, settings);
-  if (roster.size() != environment.size) {
-    throw ConfigError(c10::str(
-        "this rank was told that there are ",
-        environment.size,
-        " ranks, but the world has ",
-        roster.size(),
-        ". Fix: leave ZERO_SIZE or WORLD_SIZE as the launcher set it"));
-  }
-  auto state = comm::join_world(std::move(roster), environment.rank, settings);
+  auto state = join(environment, settings);
   joined = state;
   group = state->group;
   return World(std::move(state));
@@ -102,21 +120,23 @@ int World::size() const {
   return state_->current()->size();
 }
 
-// All ranks are on one machine.
 int World::local_rank() const {
-  return rank();
+  const auto group = state_->current();
+  return group->reach().hosts().local_rank(group->rank());
 }
 
 int World::local_size() const {
-  return size();
+  const auto group = state_->current();
+  const auto& reach = group->reach();
+  return static_cast<int>(reach.hosts().ranks_of(reach.host()).size());
 }
 
 int World::node() const {
-  return 0;
+  return state_->current()->reach().host();
 }
 
 int World::num_nodes() const {
-  return 1;
+  return state_->current()->reach().hosts().num_hosts();
 }
 
 Communicator World::communicator() const {

@@ -20,10 +20,13 @@ struct WorldState {
   }
 };
 
-// Joins the roster as `id`, and forms the group of all ranks.
+// Joins the roster as `id`, and forms the group of all ranks. Over several
+// hosts their segment is there already.
 std::shared_ptr<WorldState> join_world(
     Roster roster,
     int id,
-    const CommSettings& settings);
+    const CommSettings& settings,
+    std::shared_ptr<const Outside> outside = nullptr,
+    std::shared_ptr<base::SharedMapping> segment = nullptr);
 
 } // namespace zero::comm

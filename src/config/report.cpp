@@ -4,7 +4,6 @@
 
 #include "base/error.h"
 #include "config/nearest.h"
-#include "config/settings.h"
 #include "config/wording.h"
 
 namespace zero::config {
@@ -18,7 +17,7 @@ constexpr size_t kMaxListedKeys = 16;
 } // namespace
 
 void Report::place(const std::string& path, int line) {
-  lines_[path] = line;
+  places_.add(path, line);
 }
 
 void Report::add(const std::string& path, const std::string& what) {
@@ -26,7 +25,7 @@ void Report::add(const std::string& path, const std::string& what) {
     ++num_left_out_;
     return;
   }
-  mistakes_.push_back({line_of(path), path, what});
+  mistakes_.push_back({places_.line_of(path), path, what});
   paths_.insert(path);
 }
 
@@ -65,45 +64,17 @@ void Report::throw_if_any() {
   const size_t num_mistakes = mistakes_.size() + num_left_out_;
   std::string message;
   if (num_mistakes > 1) {
-    message = c10::str(origin_, ": ", num_mistakes, " mistakes\n");
+    message = c10::str(places_.origin(), ": ", num_mistakes, " mistakes\n");
   }
   for (const Mistake& mistake : mistakes_) {
-    message += format(mistake) + "\n";
+    message += c10::str(
+        places_.describe(mistake.path, mistake.line), ": ", mistake.what, "\n");
   }
   if (num_left_out_ > 0) {
     message += c10::str("... and ", num_left_out_, " more\n");
   }
   message.pop_back();
   throw ConfigError(message);
-}
-
-std::string Report::format(const Mistake& mistake) const {
-  std::string result = origin_;
-  if (mistake.line == kSetLine) {
-    result += " with --set";
-  } else if (mistake.line > 0) {
-    result += c10::str(":", mistake.line);
-  }
-  if (!mistake.path.empty()) {
-    result += ": " + mistake.path;
-  }
-  return result + ": " + mistake.what;
-}
-
-// What is missing has the line of the section it is missing in.
-int Report::line_of(const std::string& path) const {
-  std::string prefix = path;
-  while (true) {
-    const auto found = lines_.find(prefix);
-    if (found != lines_.end()) {
-      return found->second;
-    }
-    if (prefix.empty()) {
-      return 0;
-    }
-    const size_t end = prefix.find_last_of(".[");
-    prefix.resize(end == std::string::npos ? 0 : end);
-  }
 }
 
 void Report::refuse_unknown_keys() {

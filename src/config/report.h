@@ -17,21 +17,22 @@
 #include <vector>
 
 #include "config/json_value.h"
+#include "config/places.h"
 
 namespace zero::config {
 
 class Report {
  public:
   // `origin` is how messages call the configuration.
-  explicit Report(std::string origin) : origin_(std::move(origin)) {}
+  explicit Report(std::string origin) : places_(std::move(origin)) {}
 
   // Where a key stands. Later mistakes about it, or about what is missing
   // inside it, are shown with this line; without any place, with none.
   void place(const std::string& path, int line);
 
   // Of the keys that were given; kSetLine for those of the command line.
-  const std::map<std::string, int>& places() const {
-    return lines_;
+  const Places& places() const {
+    return places_;
   }
 
   // `what` is the mistake, and ends with "Fix: ...".
@@ -70,17 +71,14 @@ class Report {
     std::vector<std::string> known;
   };
 
-  int line_of(const std::string& path) const;
   void refuse_unknown_keys();
   void refuse_unknown_key(
       const std::string& section,
       const Object& object,
       const std::string& key);
   std::string home_of(const std::string& key) const;
-  std::string format(const Mistake& mistake) const;
 
-  std::string origin_;
-  std::map<std::string, int> lines_;
+  Places places_;
   std::vector<Mistake> mistakes_;
   size_t num_left_out_ = 0;
   std::set<std::string> paths_; // of the mistakes

@@ -11,6 +11,8 @@ namespace zero::config {
 
 // The line of what no file has.
 constexpr int kSetLine = -1;
+// Of what a model that is loaded brings.
+constexpr int kLoadedLine = -2;
 
 // A value that is not JSON is a text. Objects on the way are made. Throws:
 // ConfigError if it has no key or no '=', or goes through what is no object.

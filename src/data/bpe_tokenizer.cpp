@@ -1,8 +1,5 @@
 #include "data/bpe_tokenizer.h"
 
-#define PCRE2_CODE_UNIT_WIDTH 8
-#include <pcre2.h>
-
 #include <algorithm>
 #include <array>
 #include <functional>
@@ -15,6 +12,7 @@
 #include "config/parse_json.h"
 #include "config/report.h"
 #include "config/wording.h"
+#include "data/word_splitter.h"
 
 namespace zero::data {
 
@@ -242,60 +240,6 @@ class Merges {
   std::unordered_map<uint64_t, Merge> merges_;
 };
 
-// ---- words ----
-
-// GPT-2's pattern. White space is written out, since PCRE2's own has U+180E
-// too. It is the only part that ever goes back, and by one character, so no
-// text takes more time than is in proportion to its length.
-constexpr const char* kWordPattern =
-    R"('(?:[sdmt]|ll|ve|re)| ?+\p{L}++| ?+\p{N}++| ?+[^\s\x85\p{Z}\p{L}\p{N}]++)"
-    R"(|[\s\x85\p{Z}]+(?![^\s\x85\p{Z}])|[\s\x85\p{Z}]++)";
-
-class WordSplitter {
- public:
-  WordSplitter() {
-    int error = 0;
-    size_t place = 0;
-    code_.reset(
-        pcre2_compile(
-            reinterpret_cast<PCRE2_SPTR>(kWordPattern),
-            PCRE2_ZERO_TERMINATED,
-            PCRE2_UTF | PCRE2_ANCHORED,
-            &error,
-            &place,
-            nullptr),
-        pcre2_code_free);
-    ZERO_CHECK(code_ != nullptr, "error ", error, " at ", place);
-    // Where it may not make code at run time, the pattern is interpreted.
-    pcre2_jit_compile(code_.get(), PCRE2_JIT_COMPLETE);
-  }
-
-  // Calls `use` with each word. Requires: the text is UTF-8, which PCRE2 would
-  // otherwise check up to the end of the text for each word.
-  template <class Use>
-  void split(std::string_view text, Use use) const {
-    const std::unique_ptr<pcre2_match_data, void (*)(pcre2_match_data*)> match(
-        pcre2_match_data_create(1, nullptr), pcre2_match_data_free);
-    while (!text.empty()) {
-      const int count = pcre2_match(
-          code_.get(),
-          reinterpret_cast<PCRE2_SPTR>(text.data()),
-          text.size(),
-          0,
-          PCRE2_NO_UTF_CHECK,
-          match.get(),
-          nullptr);
-      ZERO_CHECK(count > 0, "every character is in a word, got ", count);
-      const size_t length = pcre2_get_ovector_pointer(match.get())[1];
-      use(text.substr(0, length));
-      text.remove_prefix(length);
-    }
-  }
-
- private:
-  std::shared_ptr<pcre2_code> code_;
-};
-
 // ---- tokens ----
 
 // The tokens of one text, word by word.
@@ -422,18 +366,26 @@ class BpeTokenizer final : public Tokenizer {
 
   std::vector<int64_t> encode(std::string_view text) const override {
     Encoding encoding(merges_, byte_tokens_);
-    while (!text.empty()) {
-      const size_t length = utf8_prefix(text);
-      splitter_.split(text.substr(0, length), [&](std::string_view word) {
-        encoding.add(word);
-      });
-      text.remove_prefix(length);
-      if (!text.empty()) {
-        encoding.add(text.substr(0, 1));
-        text.remove_prefix(1);
-      }
-    }
+    for_each_word(
+        text, [&](std::string_view word, bool) { encoding.add(word); });
     return encoding.take();
+  }
+
+  // What follows can make the last word longer, and the last two into one: of
+  // "'" and "l" it makes "'ll". White space at the end of a text is one word,
+  // and elsewhere two, so none is left at the end.
+  size_t settled_prefix(std::string_view text) const override {
+    text = without_cut_character(text);
+    size_t end = 0; // of the words so far
+    size_t now = 0; // the longest that ends so, of them
+    size_t without_one = 0; // the same without the last word
+    size_t without_two = 0;
+    for_each_word(text, [&](std::string_view word, bool is_space) {
+      without_two = std::exchange(without_one, now);
+      end += word.size();
+      now = is_space ? now : end;
+    });
+    return without_two;
   }
 
   std::string decode(const std::vector<int64_t>& tokens) const override {
@@ -459,6 +411,19 @@ class BpeTokenizer final : public Tokenizer {
   }
 
  private:
+  template <class Use>
+  void for_each_word(std::string_view text, Use use) const {
+    while (!text.empty()) {
+      const size_t length = utf8_prefix(text);
+      splitter_.split(text.substr(0, length), use);
+      text.remove_prefix(length);
+      if (!text.empty()) {
+        use(text.substr(0, 1), false);
+        text.remove_prefix(1);
+      }
+    }
+  }
+
   static TokenNumbers number(const std::vector<std::string>& tokens) {
     TokenNumbers numbers;
     for (size_t i = 0; i < tokens.size(); ++i) {

@@ -11,6 +11,7 @@
 #include <string_view>
 
 #include "base/error.h"
+#include "base/file_io.h"
 #include "base/unique_fd.h"
 
 namespace zero::data {
@@ -43,12 +44,8 @@ class BlockReader {
  public:
   BlockReader(const std::string& path, const std::string& title)
       : title_(title),
-        file_(::open(path.c_str(), O_RDONLY | O_CLOEXEC)),
-        block_(kGzipBlock, '\0') {
-    if (!file_.valid()) {
-      fail("open");
-    }
-  }
+        file_(base::open_to_read(path, title)),
+        block_(kGzipBlock, '\0') {}
 
   // The next bytes: whole blocks, the last one apart, and nothing at the end.
   // They stay until the next call.

@@ -69,23 +69,24 @@ ImageBatch make_batch(
     const ImageOptions& options,
     ChangeOf change_of) {
   const auto count = static_cast<int64_t>(numbers.size());
-  const int64_t num_channels = set.images.size(1);
-  const Plane plane{set.images.size(2), set.images.size(3)};
+  const int64_t num_channels = set.image_sizes[0];
+  const Plane plane{set.image_sizes[1], set.image_sizes[2]};
   ImageBatch batch{
       .images = at::empty({count, num_channels, plane.height, plane.width}),
       .labels = at::empty({count}, at::kLong)};
-  const auto* all = set.images.const_data_ptr<uint8_t>();
   auto* to = batch.images.mutable_data_ptr<float>();
   const int64_t plane_numel = plane.height * plane.width;
   for (int64_t i = 0; i < count; ++i) {
     const int64_t number = numbers[static_cast<size_t>(i)];
     batch.labels.mutable_data_ptr<int64_t>()[i] =
         set.labels.const_data_ptr<int64_t>()[number];
+    const at::Tensor image = set.image(number);
+    const auto* from = image.const_data_ptr<uint8_t>();
     const Change change = change_of(i);
     for (int64_t channel = 0; channel < num_channels; ++channel) {
       const float deviation = of_channel(options.deviation, channel);
       write_plane(
-          all + (number * num_channels + channel) * plane_numel,
+          from + channel * plane_numel,
           to,
           plane,
           change,

@@ -3,18 +3,13 @@
 #include <ATen/ops/empty.h>
 
 #include <algorithm>
-#include <atomic>
-#include <cstring>
 #include <exception>
 #include <filesystem>
-#include <functional>
-#include <mutex>
+#include <memory>
 #include <system_error>
-#include <thread>
 
 #include "base/error.h"
 #include "base/file_io.h"
-#include "base/memory.h"
 #include "data/image_decoder.h"
 
 namespace zero::data {
@@ -97,70 +92,6 @@ std::vector<std::string> class_names(const std::string& root) {
       "remove what is no class");
 }
 
-// Does `work` for all numbers below `count`, on several threads. Numbers are
-// given out in order, so when one fails, all before it are at work or done: of
-// those that failed, the lowest is the lowest there is, and its error is
-// thrown.
-class NumberedWork {
- public:
-  NumberedWork(size_t count, std::function<void(size_t)> work)
-      : count_(count), work_(std::move(work)) {}
-
-  void run(size_t num_threads) {
-    {
-      std::vector<std::jthread> threads; // joined at its end
-      while (threads.size() < std::min(num_threads, count_)) {
-        add_thread(threads);
-      }
-    }
-    if (failure_) {
-      std::rethrow_exception(failure_);
-    }
-  }
-
- private:
-  void add_thread(std::vector<std::jthread>& threads) {
-    try {
-      threads.emplace_back([this] { run_some(); });
-    } catch (const std::system_error& error) {
-      stop_ = true;
-      throw IoError(c10::str(
-          "cannot start thread ",
-          threads.size() + 1,
-          " to decode images: ",
-          error.what(),
-          ". Fix: use fewer threads, or raise the limit of processes"));
-    }
-  }
-
-  void run_some() {
-    while (!stop_) {
-      const size_t number = next_++;
-      if (number >= count_) {
-        return;
-      }
-      try {
-        work_(number);
-      } catch (...) {
-        stop_ = true;
-        const std::lock_guard lock(mutex_);
-        if (number < failed_) {
-          failed_ = number;
-          failure_ = std::current_exception();
-        }
-      }
-    }
-  }
-
-  size_t count_;
-  std::function<void(size_t)> work_;
-  std::atomic<size_t> next_{0};
-  std::atomic<bool> stop_{false};
-  std::mutex mutex_; // of what follows
-  size_t failed_ = SIZE_MAX;
-  std::exception_ptr failure_;
-};
-
 at::Tensor read_image(
     const std::string& path,
     int64_t size,
@@ -175,16 +106,21 @@ at::Tensor read_image(
           kMaxImageFileBytes,
           " bytes. Fix: remove it, or make the image smaller"));
     }
-    return fit_image(decode_image(bytes, title, num_channels), size);
+    return fit_image(decode_image(bytes, title, num_channels), size)
+        .contiguous();
   } catch (const Error&) {
     throw;
   } catch (const std::exception& error) { // libtorch's, when memory is short
     throw IoError(c10::str(
-        "cannot decode ", title, ": ", error.what(), ". Fix: free memory"));
+        "cannot decode ",
+        title,
+        ": ",
+        base::message_of(error),
+        ". Fix: free memory, or leave the file out"));
   }
 }
 
-void check_request(int64_t size, int64_t num_channels, int num_threads) {
+void check_request(int64_t size, int64_t num_channels) {
   std::string wrong;
   if (size < 1 || size > kMaxImageSide) {
     wrong += c10::str(
@@ -194,34 +130,8 @@ void check_request(int64_t size, int64_t num_channels, int num_threads) {
     wrong += c10::str(
         "; they have ", num_channels, " channels, expected 3, or 1 for grey");
   }
-  if (num_threads < 1) {
-    wrong +=
-        c10::str("; there are ", num_threads, " threads, expected 1 or more");
-  }
   if (!wrong.empty()) {
     throw ConfigError("images cannot be read so" + wrong);
-  }
-}
-
-void check_memory_for(
-    const std::string& root,
-    size_t num_images,
-    int64_t image_bytes) {
-  int64_t bytes = 0;
-  const int64_t available = base::available_memory();
-  if (__builtin_mul_overflow(num_images, image_bytes, &bytes) ||
-      bytes > available) {
-    throw IoError(c10::str(
-        "no memory for the ",
-        num_images,
-        " images in '",
-        root,
-        "' of ",
-        image_bytes,
-        " bytes each: ",
-        available,
-        " bytes are available. Fix: use smaller images, or fewer ranks on a "
-        "machine"));
   }
 }
 
@@ -263,31 +173,27 @@ ImageFolder list_image_folder(const std::string& root) {
   return folder;
 }
 
-ImageSet read_image_folder(
+ImageSet open_image_folder(
     const std::string& root,
     int64_t size,
-    int64_t num_channels,
-    int num_threads) {
-  check_request(size, num_channels, num_threads);
-  const ImageFolder folder = list_image_folder(root);
-  const size_t count = folder.files.size();
-  check_memory_for(root, count, num_channels * size * size);
+    int64_t num_channels) {
+  check_request(size, num_channels);
+  const auto folder =
+      std::make_shared<const ImageFolder>(list_image_folder(root));
+  const auto count = static_cast<int64_t>(folder->files.size());
   ImageSet set{
-      .images = at::empty(
-          {static_cast<int64_t>(count), num_channels, size, size}, at::kByte),
-      .labels = at::empty({static_cast<int64_t>(count)}, at::kLong),
-      .num_classes = static_cast<int64_t>(folder.classes.size())};
-  auto* images = set.images.mutable_data_ptr<uint8_t>();
-  auto* labels = set.labels.mutable_data_ptr<int64_t>();
-  const auto image_bytes = static_cast<size_t>(num_channels * size * size);
-  NumberedWork work(count, [&](size_t number) {
-    const auto& [path, label] = folder.files[number];
-    const at::Tensor image = read_image(path, size, num_channels).contiguous();
-    std::memcpy(
-        images + number * image_bytes, image.const_data_ptr(), image_bytes);
-    labels[number] = label;
-  });
-  work.run(static_cast<size_t>(num_threads));
+      .labels = at::empty({count}, at::kLong),
+      .num_classes = static_cast<int64_t>(folder->classes.size()),
+      .class_names = folder->classes,
+      .image_sizes = {num_channels, size, size},
+      .image = [folder, size, num_channels](int64_t number) {
+        const auto& path = folder->files[static_cast<size_t>(number)].first;
+        return read_image(path, size, num_channels);
+      }};
+  for (int64_t i = 0; i < count; ++i) {
+    set.labels.mutable_data_ptr<int64_t>()[i] =
+        folder->files[static_cast<size_t>(i)].second;
+  }
   return set;
 }
 

@@ -3,7 +3,7 @@
 //
 //   birds/1.jpg  birds/2.png  cats/1.jpeg
 //
-//   ImageSet set = read_image_folder("birds-and-cats", 224, 3, num_threads);
+//   ImageSet set = open_image_folder("birds-and-cats", 224, 3);
 //   set.num_classes; // 2: birds are 0, cats are 1
 #pragma once
 
@@ -30,15 +30,13 @@ struct ImageFolder {
 // folders, or naming all of those that have no images or cannot be read.
 ImageFolder list_image_folder(const std::string& root);
 
-// Decodes all of them to `size` x `size`, as fit_image() does, and keeps them
-// in memory. If files are wrong, the error is about the first of them, however
-// many threads there are. Throws: as list_image_folder() and decode_image();
-// ConfigError for a size, channels or threads that make no sense; IoError if
-// memory does not suffice.
-ImageSet read_image_folder(
+// All of them, each decoded to `size` x `size`, as fit_image() does, whenever
+// it is asked for: a folder may be larger than memory. Throws: as
+// list_image_folder(); ConfigError for a size or channels that make no sense;
+// and when an image is asked for as decode_image(), and IoError.
+ImageSet open_image_folder(
     const std::string& root,
     int64_t size,
-    int64_t num_channels,
-    int num_threads);
+    int64_t num_channels);
 
 } // namespace zero::data

@@ -2,8 +2,11 @@
 
 #include <ATen/ops/empty.h>
 
+#include <algorithm>
 #include <array>
 #include <cstring>
+#include <filesystem>
+#include <system_error>
 
 #include "base/error.h"
 #include "base/memory.h"
@@ -22,11 +25,21 @@ constexpr int64_t kCifarClasses = 10;
       "'", path, "' cannot be used: ", what, ". Fix: download it again"));
 }
 
+// No set that is kept so is nearly as large.
+constexpr size_t kMaxFileBytes = size_t{2} << 30;
+
 // Neither format begins as compressed files do: a label is at most 9, and idx
 // begins with two zeros.
 std::string contents_of(const std::string& path) {
+  std::error_code error; // of what cannot be looked at, reading tells
+  const auto bytes = std::filesystem::file_size(path, error);
+  if (!error && bytes > kMaxFileBytes) {
+    refuse(path, c10::str("it has ", bytes, " bytes, more than 2 GiB"));
+  }
   return read_maybe_gzip(
-      path, "'" + path + "'", static_cast<size_t>(base::available_memory()));
+      path,
+      "'" + path + "'",
+      std::min(kMaxFileBytes, static_cast<size_t>(base::available_memory())));
 }
 
 int64_t unsigned_byte(char c) {
@@ -120,12 +133,11 @@ ImageSet read_cifar10(const std::vector<std::string>& paths) {
     }
     count += bytes / (1 + kCifarImageBytes);
   }
-  ImageSet set{
-      .images = at::empty({count, 3, kCifarSide, kCifarSide}, at::kByte),
-      .labels = at::empty({count}, at::kLong),
-      .num_classes = kCifarClasses};
-  auto* image = set.images.mutable_data_ptr<uint8_t>();
-  auto* label = set.labels.mutable_data_ptr<int64_t>();
+  const at::Tensor images =
+      at::empty({count, 3, kCifarSide, kCifarSide}, at::kByte);
+  const at::Tensor labels = at::empty({count}, at::kLong);
+  auto* image = images.mutable_data_ptr<uint8_t>();
+  auto* label = labels.mutable_data_ptr<int64_t>();
   for (size_t file = 0; file < files.size(); ++file) {
     int64_t number = 0;
     for (const char* record = files[file].data();
@@ -137,17 +149,17 @@ ImageSet read_cifar10(const std::vector<std::string>& paths) {
       image += kCifarImageBytes;
     }
   }
-  return set;
+  return in_memory(images, labels, kCifarClasses);
 }
 
 ImageSet read_idx(
     const std::string& images_path,
     const std::string& labels_path,
     int64_t num_classes) {
-  const std::string images = contents_of(images_path);
-  const auto sizes = idx_sizes(images_path, images, 3);
-  const std::string labels = contents_of(labels_path);
-  const int64_t count = idx_sizes(labels_path, labels, 1).front();
+  const std::string image_bytes = contents_of(images_path);
+  const auto sizes = idx_sizes(images_path, image_bytes, 3);
+  const std::string label_bytes = contents_of(labels_path);
+  const int64_t count = idx_sizes(labels_path, label_bytes, 1).front();
   if (count != sizes[0] || count == 0) {
     refuse(
         labels_path,
@@ -160,22 +172,32 @@ ImageSet read_idx(
             images_path,
             "'"));
   }
-  ImageSet set{
-      .images = at::empty({count, 1, sizes[1], sizes[2]}, at::kByte),
-      .labels = at::empty({count}, at::kLong),
-      .num_classes = num_classes};
-  const size_t bytes = set.images.nbytes();
+  const at::Tensor images =
+      at::empty({count, 1, sizes[1], sizes[2]}, at::kByte);
+  const at::Tensor labels = at::empty({count}, at::kLong);
   std::memcpy(
-      set.images.mutable_data_ptr(),
-      images.data() + images.size() - bytes,
-      bytes);
-  const char* label = labels.data() + labels.size() - count;
+      images.mutable_data_ptr(),
+      image_bytes.data() + image_bytes.size() - images.nbytes(),
+      images.nbytes());
+  const char* label = label_bytes.data() + label_bytes.size() - count;
   for (int64_t i = 0; i < count; ++i) {
     const int64_t value = unsigned_byte(label[i]);
     check_label(labels_path, i, value, num_classes);
-    set.labels.mutable_data_ptr<int64_t>()[i] = value;
+    labels.mutable_data_ptr<int64_t>()[i] = value;
   }
-  return set;
+  return in_memory(images, labels, num_classes);
+}
+
+ImageSet in_memory(
+    const at::Tensor& images,
+    const at::Tensor& labels,
+    int64_t num_classes) {
+  return {
+      .labels = labels,
+      .num_classes = num_classes,
+      .class_names = {},
+      .image_sizes = images.sizes().slice(1).vec(),
+      .image = [images](int64_t number) { return images.select(0, number); }};
 }
 
 } // namespace zero::data

@@ -5,10 +5,12 @@
 #include <sys/mman.h>
 #include <sys/stat.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 
 #include "base/error.h"
+#include "base/file_io.h"
 #include "base/unique_fd.h"
 #include "data/token_format.h"
 
@@ -34,17 +36,13 @@ void widen(const std::byte* from, int64_t count, int64_t* to) {
 } // namespace
 
 TokenFile::TokenFile(std::string path) : path_(std::move(path)) {
-  const base::UniqueFd file(::open(path_.c_str(), O_RDONLY | O_CLOEXEC));
+  const auto file =
+      base::open_to_read(path_, c10::str("the tokens '", path_, "'"));
   struct stat about {};
-  if (!file.valid() || ::fstat(file.get(), &about) != 0) {
-    throw IoError(base::system_message(
-        c10::str("cannot read '", path_, "'. Fix: name a file of tokens"),
-        file.valid() ? "fstat" : "open",
-        errno));
-  }
+  ::fstat(file.get(), &about);
   file_bytes_ = about.st_size;
-  if (!S_ISREG(about.st_mode) || file_bytes_ == 0) {
-    refuse(file_bytes_ == 0 ? "it is empty" : "it is no file");
+  if (file_bytes_ == 0) {
+    refuse("it is empty");
   }
   void* mapped = ::mmap(
       nullptr,
@@ -124,19 +122,43 @@ at::Tensor TokenFile::read(int64_t begin, int64_t count, int64_t vocabulary)
   }
   at::Tensor ids = at::empty({count}, at::kLong);
   auto* to = ids.mutable_data_ptr<int64_t>();
-  const std::byte* from = mapping_.get() + data_begin_ + begin * token_bytes_;
+  const std::byte* from = tokens() + begin * token_bytes_;
   if (token_bytes_ == 2) {
+    check_tokens<uint16_t>(begin, count, vocabulary);
     widen<uint16_t>(from, count, to);
   } else {
+    check_tokens<uint32_t>(begin, count, vocabulary);
     widen<uint32_t>(from, count, to);
   }
-  for (int64_t i = 0; i < count; ++i) {
-    if (to[i] >= vocabulary) {
+  return ids;
+}
+
+void TokenFile::check_all(int64_t vocabulary) const {
+  if (token_bytes_ == 2) {
+    check_tokens<uint16_t>(0, num_tokens_, vocabulary);
+  } else {
+    check_tokens<uint32_t>(0, num_tokens_, vocabulary);
+  }
+}
+
+template <class T>
+void TokenFile::check_tokens(int64_t begin, int64_t count, int64_t vocabulary)
+    const {
+  const std::byte* from = tokens() + begin * token_bytes_;
+  const auto token = [&](int64_t i) {
+    return number_at<T>(from + i * static_cast<int64_t>(sizeof(T)));
+  };
+  T largest = 0;
+  for (int64_t i = 0; i < count; ++i) { // without a branch, many at a time
+    largest = std::max(largest, token(i));
+  }
+  for (int64_t i = 0; largest >= vocabulary && i < count; ++i) {
+    if (token(i) >= vocabulary) {
       throw CorruptionError(c10::str(
           "'",
           path_,
           "' has ",
-          to[i],
+          token(i),
           " as token ",
           begin + i,
           ", the vocabulary has ",
@@ -144,7 +166,6 @@ at::Tensor TokenFile::read(int64_t begin, int64_t count, int64_t vocabulary)
           ". Fix: use the vocabulary that the file was made with"));
     }
   }
-  return ids;
 }
 
 } // namespace zero::data

@@ -34,9 +34,18 @@ class TokenFile {
   // that is not below `vocabulary`.
   at::Tensor read(int64_t begin, int64_t count, int64_t vocabulary) const;
 
+  // Throws: CorruptionError if any token is not below `vocabulary`. Reads the
+  // whole file.
+  void check_all(int64_t vocabulary) const;
+
  private:
+  template <class T>
+  void check_tokens(int64_t begin, int64_t count, int64_t vocabulary) const;
   [[noreturn]] void refuse(const std::string& what) const;
   void read_header();
+  const std::byte* tokens() const {
+    return mapping_.get() + data_begin_;
+  }
 
   std::string path_;
   std::shared_ptr<const std::byte> mapping_;

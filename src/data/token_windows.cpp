@@ -1,7 +1,10 @@
 #include "data/token_windows.h"
 
+#include <ATen/ops/full.h>
 #include <ATen/ops/stack.h>
+#include <ATen/ops/zeros.h>
 
+#include <algorithm>
 #include <utility>
 
 #include "base/error.h"
@@ -12,11 +15,13 @@ TokenWindows::TokenWindows(Read read, int64_t num_tokens, int64_t length)
     : read_(std::move(read)), num_tokens_(num_tokens), length_(length) {
   if (length < 1 || num_tokens <= length) {
     throw ConfigError(c10::str(
-        "sequences of ",
-        length,
-        " tokens need at least one more, the text has ",
+        "this part of the text has ",
         num_tokens,
-        ". Fix: use more text, or shorter sequences"));
+        " tokens, expected at least ",
+        length + 1,
+        ": a sequence of ",
+        length,
+        " and the one after it. Fix: use more text, or shorter sequences"));
   }
 }
 
@@ -54,6 +59,22 @@ TokenWindows::Batch TokenWindows::batch(
   return {
       .inputs = all.narrow(1, 0, length_).contiguous(),
       .targets = all.narrow(1, 1, length_).contiguous()};
+}
+
+TokenWindows::Batch TokenWindows::windows(
+    const std::vector<int64_t>& numbers) const {
+  const auto count = static_cast<int64_t>(numbers.size());
+  Batch batch{
+      .inputs = at::zeros({count, length_}, at::kLong),
+      .targets = at::full({count, length_}, kNoTarget, at::kLong)};
+  for (int64_t i = 0; i < count; ++i) {
+    const int64_t begin = numbers[static_cast<size_t>(i)] * length_;
+    const int64_t length = std::min(length_, num_tokens_ - 1 - begin);
+    const at::Tensor tokens = read_(begin, length + 1);
+    batch.inputs[i].narrow(0, 0, length).copy_(tokens.narrow(0, 0, length));
+    batch.targets[i].narrow(0, 0, length).copy_(tokens.narrow(0, 1, length));
+  }
+  return batch;
 }
 
 } // namespace zero::data

@@ -44,6 +44,15 @@ class TokenWindows {
   };
   Batch batch(const std::vector<int64_t>& samples) const;
 
+  // Windows side by side that predict every token once but the first, which
+  // nothing comes before. Where the text ends within the last one, targets are
+  // kNoTarget.
+  static constexpr int64_t kNoTarget = -100; // as torch's losses have it
+  int64_t num_windows() const {
+    return (num_tokens_ - 1 + length_ - 1) / length_;
+  }
+  Batch windows(const std::vector<int64_t>& numbers) const;
+
  private:
   using Read = std::function<at::Tensor(int64_t begin, int64_t count)>;
   TokenWindows(Read read, int64_t num_tokens, int64_t length);

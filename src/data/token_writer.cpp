@@ -37,10 +37,6 @@ std::string narrowed(const std::vector<int64_t>& tokens) {
   return bytes;
 }
 
-bool is_space(char c) {
-  return c == ' ' || (c >= '\t' && c <= '\r');
-}
-
 } // namespace
 
 TokenWriter::TokenWriter(
@@ -72,19 +68,6 @@ void TokenWriter::commit() {
     }
   }
   file_.commit();
-}
-
-size_t independent_prefix(std::string_view text) {
-  for (size_t place = text.size(); place-- > 1;) {
-    const bool is_between = text[place] == ' ' && !is_space(text[place - 1]) &&
-        place + 1 < text.size() && !is_space(text[place + 1]);
-    // Spaces of other kinds have bytes above 127.
-    if (is_between && static_cast<unsigned char>(text[place - 1]) < 128 &&
-        static_cast<unsigned char>(text[place + 1]) < 128) {
-      return place;
-    }
-  }
-  return text.size();
 }
 
 } // namespace zero::data

@@ -38,9 +38,4 @@ class TokenWriter {
   int64_t num_tokens_ = 0;
 };
 
-// How much of a text can be encoded by itself with the same tokens as in the
-// whole: up to before the last single space between two words. All of it if
-// there is none.
-size_t independent_prefix(std::string_view text);
-
 } // namespace zero::data

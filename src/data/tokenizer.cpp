@@ -17,6 +17,16 @@ void check_token(int64_t token, int64_t vocabulary) {
   }
 }
 
+// How long a character of UTF-8 is that begins with this byte; 1 if none does.
+size_t announced_length(char first) {
+  const auto byte = static_cast<unsigned char>(first);
+  return byte < 0x80          ? 1
+      : (byte & 0xE0) == 0xC0 ? 2
+      : (byte & 0xF0) == 0xE0 ? 3
+      : (byte & 0xF8) == 0xF0 ? 4
+                              : 1;
+}
+
 class ByteTokenizer final : public Tokenizer {
  public:
   int64_t vocabulary() const override {
@@ -30,6 +40,10 @@ class ByteTokenizer final : public Tokenizer {
       tokens.push_back(static_cast<unsigned char>(c));
     }
     return tokens;
+  }
+
+  size_t settled_prefix(std::string_view text) const override {
+    return text.size();
   }
 
   std::string decode(const std::vector<int64_t>& tokens) const override {
@@ -85,6 +99,10 @@ class CharacterTokenizer final : public Tokenizer {
     return tokens;
   }
 
+  size_t settled_prefix(std::string_view text) const override {
+    return without_cut_character(text).size();
+  }
+
   std::string decode(const std::vector<int64_t>& tokens) const override {
     std::string text;
     for (const int64_t token : tokens) {
@@ -136,11 +154,7 @@ std::string_view first_character(std::string_view text) {
   const auto byte = [&](size_t i) -> uint32_t {
     return static_cast<unsigned char>(text[i]);
   };
-  const size_t length = byte(0) < 0x80 ? 1
-      : (byte(0) & 0xE0) == 0xC0       ? 2
-      : (byte(0) & 0xF0) == 0xE0       ? 3
-      : (byte(0) & 0xF8) == 0xF0       ? 4
-                                       : 1;
+  const size_t length = announced_length(text[0]);
   if (length == 1 || length > text.size()) {
     return text.substr(0, 1);
   }
@@ -158,6 +172,21 @@ std::string_view first_character(std::string_view text) {
     return text.substr(0, 1);
   }
   return text.substr(0, length);
+}
+
+std::string_view without_cut_character(std::string_view text) {
+  constexpr size_t kLongest = 4;
+  for (size_t missing = 1; missing < kLongest && missing <= text.size();
+       ++missing) {
+    const char byte = text[text.size() - missing];
+    if (announced_length(byte) > missing) {
+      return text.substr(0, text.size() - missing);
+    }
+    if ((static_cast<unsigned char>(byte) & 0xC0) != 0x80) {
+      break; // a whole character begins here
+    }
+  }
+  return text;
 }
 
 } // namespace zero::data

@@ -5,6 +5,7 @@
 //   tokenizer->decode(ids); // "To be"
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -37,6 +38,10 @@ class Tokenizer {
   // Throws: ConfigError for text that has no tokens.
   virtual std::vector<int64_t> encode(std::string_view text) const = 0;
 
+  // How much of the beginning of a text has the same tokens whatever follows,
+  // so that a text can be encoded piece by piece.
+  virtual size_t settled_prefix(std::string_view text) const = 0;
+
   // Throws: ConfigError for a number that is no token.
   virtual std::string decode(const std::vector<int64_t>& tokens) const = 0;
 
@@ -62,6 +67,9 @@ std::unique_ptr<Tokenizer> make_tokenizer_of(
 // The first character of UTF-8, by its bytes; a byte that is not part of one
 // stands for itself. Requires: the text is not empty.
 std::string_view first_character(std::string_view text);
+
+// The text without the beginning of a character at its end, if there is one.
+std::string_view without_cut_character(std::string_view text);
 
 // Whether the text begins with a byte that is not part of a character.
 // Requires: as above.

@@ -145,22 +145,34 @@ std::unique_ptr<Tokenizer> read_own(const std::string& path) {
           R"(, expected "byte" or "character")"));
 }
 
+// What cannot be looked at is left to the reader to complain of.
+bool may_be(const std::string& path) {
+  std::error_code error;
+  return std::filesystem::exists(path, error) || error;
+}
+
 } // namespace
 
 void write_tokenizer(const Tokenizer& tokenizer, const std::string& folder) {
   std::visit(TokenizerWriter{folder}, tokenizer.parts());
 }
 
+void remove_tokenizer(const std::string& folder) {
+  for (const char* file : {kOwnFile, kVocabFile, kMergesFile}) {
+    std::filesystem::remove(folder + file);
+  }
+}
+
+bool has_tokenizer(const std::string& folder) {
+  return may_be(folder + kOwnFile) || may_be(folder + kVocabFile) ||
+      may_be(folder + kMergesFile);
+}
+
 std::unique_ptr<Tokenizer> read_tokenizer(const std::string& folder) {
-  const auto has = [&](const char* file) {
-    std::error_code error;
-    // What cannot be looked at is left to the reader to complain of.
-    return std::filesystem::exists(folder + file, error) || error;
-  };
-  if (has(kOwnFile)) {
+  if (may_be(folder + kOwnFile)) {
     return read_own(folder + kOwnFile);
   }
-  if (has(kVocabFile) || has(kMergesFile)) {
+  if (has_tokenizer(folder)) {
     return read_bpe_tokenizer(folder + kVocabFile, folder + kMergesFile);
   }
   throw ConfigError(c10::str(

@@ -24,6 +24,11 @@ namespace zero::data {
 // or the new one, never a part. Requires: the folder is there. Throws: IoError.
 void write_tokenizer(const Tokenizer& tokenizer, const std::string& folder);
 
+// What is there of one.
+void remove_tokenizer(const std::string& folder);
+
+bool has_tokenizer(const std::string& folder);
+
 // Throws: IoError; ConfigError if the folder has no tokenizer or what is in it
 // is not JSON; CorruptionError if it is that of no tokenizer.
 std::unique_ptr<Tokenizer> read_tokenizer(const std::string& folder);

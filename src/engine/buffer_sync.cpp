@@ -74,6 +74,7 @@ void BufferSync::offer() const {
         buffers_, window_->data(0), [](const auto& buffer, auto* place) {
           tensor_at(buffer, place).copy_(buffer);
         });
+    window_->store(window_->data(0), bytes_);
   }
 }
 

@@ -35,6 +35,9 @@ void EngineState::run_backward(const at::Tensor& loss) {
   try {
     scaled.backward();
   } catch (...) {
+    if (gatherer_) {
+      gatherer_->throw_failure();
+    }
     // The others wait for this rank's gradients; those it has count.
     if (reduces) {
       reducer_->finish_pass();
@@ -208,8 +211,24 @@ void EngineState::update_parameters(double norm) {
   } catch (...) { // an optimizer of the user's
     failure = std::current_exception();
   }
+  send_updated();
   buffers_->offer();
   await_all_updates(failure);
+}
+
+// To other hosts' copies.
+void EngineState::send_updated() const {
+  for (const auto* partition : trainable_) {
+    if (partition->parameter_home() == Home::shard ||
+        partition->state_home() != Home::shard) {
+      continue;
+    }
+    for (const auto& slice : partition->updated_slices(rank())) {
+      partition->window()->store(
+          partition->parameter_at(rank(), slice.range.begin, 0),
+          slice.range.numel() * partition->element_bytes());
+    }
+  }
 }
 
 // What is updated in part is of no more use: every later call fails, too.
@@ -259,6 +278,7 @@ void EngineState::publish_parameters() {
         });
     group_->traffic()->count(CommOp::all_gather, received);
   }
+  count_sent_by_others();
   buffers_->take();
   // A backward through a graph of before raises, as it does in torch; not if
   // what it needs had no gradient and is as it was.
@@ -273,6 +293,28 @@ void EngineState::publish_parameters() {
   tamper_check_.accept_all();
   update_->count();
   ++global_step_;
+}
+
+// Each rank of a host counts its share of what came there.
+void EngineState::count_sent_by_others() const {
+  const auto& reach = group_->reach();
+  for (const auto* partition : trainable_) {
+    if (reach.is_one_host() || partition->parameter_home() == Home::shard ||
+        partition->state_home() != Home::shard) {
+      continue;
+    }
+    int64_t numel = 0;
+    for (int other = 0; other < group_->size(); ++other) {
+      const bool is_received = !reach.is_here(other) &&
+          reach.hosts().counterpart(other, reach.host()) == rank();
+      numel += is_received ? partition->layout().shard_numel(other) : 0;
+    }
+    const int64_t bytes = numel * partition->element_bytes();
+    if (partition->parameter_home() == Home::once) {
+      group_->traffic()->count(CommOp::all_gather, bytes);
+    }
+    group_->traffic()->count_from_other_hosts(bytes);
+  }
 }
 
 void EngineState::end_round() {
@@ -300,10 +342,7 @@ void EngineState::zero_grad() {
 }
 
 void EngineState::barrier() const {
-  const auto operation = comm::make_barrier(group_->context());
-  operation->counted = false;
-  group_->progress().submit(operation);
-  group_->progress().wait(operation);
+  group_->barrier();
 }
 
 bool EngineState::agree_on(bool yes) const {
@@ -338,6 +377,9 @@ void EngineState::check_nothing_lent() const {
 void EngineState::check_parameters() const {
   if (failure_) {
     std::rethrow_exception(failure_);
+  }
+  if (gatherer_) {
+    gatherer_->throw_failure();
   }
   const auto prefix = base::rank_prefix(rank(), group_->size());
   tamper_check_.check(prefix);

@@ -105,6 +105,10 @@ class EngineState {
   void take_values_of_rank_0(
       const shard::Partition& partition,
       const ValuesOf& values_of) const;
+  void spread(
+      const shard::Partition& partition,
+      int number,
+      const std::byte* values) const;
   void take_storages(const shard::Partition& partition) const;
   void return_storages(const shard::Partition& partition) const;
   Place place_of(const at::Tensor& tensor) const;
@@ -128,6 +132,8 @@ class EngineState {
   // What every rank says, in the order of their numbers.
   std::vector<int64_t> exchange(const std::vector<int64_t>& own) const;
   void update_parameters(double norm);
+  void send_updated() const;
+  void count_sent_by_others() const;
   void await_all_updates(const std::exception_ptr& failure);
   void publish_parameters();
   void end_round();

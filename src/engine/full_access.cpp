@@ -206,7 +206,9 @@ void EngineState::write_back(const Place& place) const {
   }
   const auto& storage = partition.parameter(place.number).storage;
   auto* here = static_cast<std::byte*>(storage.mutable_data());
-  if (rank() == 0 && partition.parameter_home() == Home::shard) {
+  if (!group_->reach().is_one_host()) {
+    spread(partition, place.number, here);
+  } else if (rank() == 0 && partition.parameter_home() == Home::shard) {
     partition.write(place.number, here);
   }
   barrier(); // rank 0 has written
@@ -221,8 +223,10 @@ void EngineState::write_back(const Place& place) const {
           partition.window());
       break;
     case Home::full:
-      std::memcpy(
-          here, partition.parameter_at(0, range.begin, 0), storage.nbytes());
+      if (group_->reach().is_one_host()) {
+        std::memcpy(
+            here, partition.parameter_at(0, range.begin, 0), storage.nbytes());
+      }
       break;
     default:
       partition.read(place.number, here);
@@ -269,6 +273,8 @@ EngineTraffic EngineState::traffic() const {
        {CommOp::reduce_scatter, CommOp::all_gather, CommOp::get}) {
     traffic.intra_node += group_->traffic()->get(op).bytes_received;
   }
+  traffic.inter_node = group_->traffic()->from_other_hosts();
+  traffic.intra_node -= traffic.inter_node;
   traffic.control = control_bytes_;
   return traffic;
 }

@@ -1,5 +1,7 @@
 // How an EngineState comes about: taking stock of the module, partitioning it,
 // taking its memory over; and giving it back at the end.
+#include <ATen/ops/empty.h>
+
 #include <algorithm>
 #include <cstring>
 #include <map>
@@ -7,6 +9,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "base/tensor_memory.h"
+#include "comm/shm/collectives.h"
 #include "comm/world_state.h"
 #include "engine/engine_state.h"
 #include "optim/adam.h"
@@ -226,6 +229,12 @@ void EngineState::take_values_of_rank_0(
     const Partition& partition,
     const ValuesOf& values_of) const {
   const auto& layout = partition.layout();
+  if (!group_->reach().is_one_host()) {
+    for (int i = 0; i < layout.num_parameters(); ++i) {
+      spread(partition, i, values_of(i));
+    }
+    return;
+  }
   if (rank() == 0) {
     for (int i = 0; i < layout.num_parameters(); ++i) {
       partition.write(i, values_of(i));
@@ -238,6 +247,28 @@ void EngineState::take_values_of_rank_0(
         partition.parameter_at(0, 0, 0),
         static_cast<size_t>(layout.numel() * partition.element_bytes()));
   }
+}
+
+// Over several hosts: every rank writes down what rank 0 has.
+void EngineState::spread(
+    const Partition& partition,
+    int number,
+    const std::byte* values) const {
+  const int64_t bytes =
+      partition.layout().parameter(number).numel() * partition.element_bytes();
+  if (bytes == 0) {
+    return;
+  }
+  const at::Tensor all = at::empty({bytes}, at::kByte);
+  auto* data = static_cast<std::byte*>(all.mutable_data_ptr());
+  if (rank() == 0) {
+    std::memcpy(data, values, static_cast<size_t>(bytes));
+  }
+  const auto broadcast = comm::make_broadcast(group_->context(), all, 0);
+  broadcast->counted = false;
+  group_->progress().submit(broadcast);
+  group_->progress().wait(broadcast);
+  partition.write(number, data);
 }
 
 // Parameters that are always here lie in the window from now on.
@@ -268,6 +299,14 @@ void EngineState::return_storages(const Partition& partition) const {
           std::make_shared_for_overwrite<std::byte[]>(storage.nbytes());
       partition.read(i, memory.get());
       shard::point_at(storage, memory.get(), memory);
+    } catch (const CommError&) {
+      shard::make_absent(
+          storage,
+          c10::str(
+              "parameter '",
+              partition.parameter(i).name(),
+              "' was partitioned over several hosts, of which one had gone "
+              "when the engine ended. Fix: export what is needed before"));
     } catch (const std::bad_alloc&) {
       // It stays in the window, which lives as long as it does, or absent.
       base::log_warning(

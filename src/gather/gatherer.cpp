@@ -105,6 +105,9 @@ void Gatherer::pin(const at::Tensor& parameter) {
   } catch (const std::bad_alloc&) {
     release(number);
     throw IoError(no_memory_message(unit(number)));
+  } catch (const CommError&) {
+    release(number);
+    throw;
   }
 }
 
@@ -132,6 +135,10 @@ void Gatherer::before_use(int number) noexcept {
     shard::make_absent(
         wanted.partition->parameter(wanted.number).storage,
         no_memory_message(wanted));
+  } catch (const CommError& error) {
+    const auto& wanted = unit(number);
+    shard::make_absent(
+        wanted.partition->parameter(wanted.number).storage, error.what());
   }
   wanted_.notify_one();
 }
@@ -213,14 +220,25 @@ void Gatherer::fetch(Lock& lock, int number, std::byte* block) {
   peak_bytes_ = std::max(peak_bytes_, present_bytes_);
   ++statistics_.gathers;
   lock.unlock();
-  {
+  std::exception_ptr failure;
+  try {
     const base::Span span(base::Activity::gather);
     copy(wanted);
+  } catch (const CommError&) { // whoever has it is lost
+    failure = std::current_exception();
   }
   lock.lock();
+  changed_.notify_all();
+  if (failure) {
+    failure_ = failure;
+    slab_.free(wanted.block);
+    wanted.block = nullptr;
+    wanted.state = State::absent;
+    present_bytes_ -= wanted.bytes;
+    std::rethrow_exception(failure);
+  }
   show(wanted);
   wanted.state = State::present;
-  changed_.notify_all();
 }
 
 void Gatherer::copy(const Unit& wanted) const {
@@ -321,7 +339,11 @@ void Gatherer::prefetch() {
     }
     ++statistics_.prefetches;
     hold(number); // so that room is not made of it
-    fetch(lock, number, block);
+    try {
+      fetch(lock, number, block);
+    } catch (const CommError&) { // who needs it gets the same error
+      paused_ = true;
+    }
     let_go(number);
   }
 }
@@ -385,6 +407,13 @@ void Gatherer::move_units(
       }
     }
     ZERO_CHECK(each.partition != from);
+  }
+}
+
+void Gatherer::throw_failure() const {
+  const Lock lock(mutex_);
+  if (failure_) {
+    std::rethrow_exception(failure_);
   }
 }
 

@@ -12,6 +12,7 @@
 
 #include <condition_variable>
 #include <cstdint>
+#include <exception>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -65,6 +66,9 @@ class Gatherer : private observe::OperatorListener {
   void move_units(
       const shard::Partition* from,
       const std::vector<const shard::Partition*>& to);
+
+  // What fetching failed with, if it did: operators cannot throw it.
+  void throw_failure() const;
 
   int64_t gathered_bytes() const;
   int64_t gathered_peak_bytes() const;
@@ -127,6 +131,7 @@ class Gatherer : private observe::OperatorListener {
   int64_t present_bytes_ = 0; // or arriving
   int64_t peak_bytes_ = 0;
   GatherStatistics statistics_;
+  std::exception_ptr failure_;
   bool paused_ = false;
   bool stop_ = false;
   std::thread thread_;

@@ -24,20 +24,24 @@ void FirstCause::add(const RankEnd& end) {
   }
 }
 
-std::string failure_report(
-    const FirstCause& cause,
-    const std::deque<std::string>& last_lines,
-    const OomWatch& oom) {
-  const RankEnd& end = cause.get();
+std::string last_lines_report(
+    int rank,
+    const std::deque<std::string>& last_lines) {
   std::ostringstream report;
   if (last_lines.empty()) {
-    report << "zero: rank " << end.rank << " wrote nothing\n";
+    report << "zero: rank " << rank << " wrote nothing\n";
   } else {
-    report << "zero: the last lines of rank " << end.rank << ":\n";
+    report << "zero: the last lines of rank " << rank << ":\n";
     for (const auto& line : last_lines) {
       report << "  " << line << '\n';
     }
   }
+  return report.str();
+}
+
+std::string failure_report(const FirstCause& cause, const OomWatch& oom) {
+  const RankEnd& end = cause.get();
+  std::ostringstream report;
   report << "zero: rank " << end.rank << " (process " << end.pid << ") ";
   if (WIFSIGNALED(end.status)) {
     const int signal = WTERMSIG(end.status);

@@ -62,10 +62,10 @@ class FirstCause {
   std::optional<int> deserter_;
 };
 
-// Whole lines: the last lines of the cause, then what happened to it.
-std::string failure_report(
-    const FirstCause& cause,
-    const std::deque<std::string>& last_lines,
-    const OomWatch& oom);
+// Whole lines: what the rank wrote last, and what happened to it.
+std::string last_lines_report(
+    int rank,
+    const std::deque<std::string>& last_lines);
+std::string failure_report(const FirstCause& cause, const OomWatch& oom);
 
 } // namespace zero::launch

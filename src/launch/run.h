@@ -23,8 +23,11 @@ struct RunOptions {
   // Ranks that are told to end are killed if they still run after this.
   double grace_seconds = 5;
 
-  // Whether a rank's number goes before each line it writes.
-  bool label = true;
+  // The ranks are libzero's own program: their lines are not labelled, and one
+  // that ends by itself has said why.
+  bool own_program = false;
+  // Whether ranks go on when nobody reads what they write any more.
+  bool outlives_reader = false;
 };
 
 // Returns the exit code of the job: 0 if every rank ended with 0, that of the

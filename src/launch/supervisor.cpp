@@ -67,7 +67,8 @@ Supervisor::Supervisor(
   for (int rank = 0; rank < options.num_ranks; ++rank) {
     auto& process = processes[static_cast<size_t>(rank)];
     const auto label = [&](bool colour) {
-      return options.label ? rank_label(rank, options.num_ranks, colour) : "";
+      return options.own_program ? ""
+                                 : rank_label(rank, options.num_ranks, colour);
     };
     output_->add_rank(
         std::move(process.out),
@@ -117,7 +118,8 @@ void Supervisor::check_clock() {
   if (settle_at_ && (cause_.certain() || Clock::now() >= *settle_at_)) {
     begin_ending(Ending::rank_failed, SIGTERM);
   }
-  if (output_->writer().reader_gone() && ending_ == Ending::no) {
+  if (output_->writer().reader_gone() && ending_ == Ending::no &&
+      !options_.outlives_reader) {
     begin_ending(Ending::output_closed, SIGTERM);
   }
   if (kill_at_ && Clock::now() >= *kill_at_) {
@@ -142,7 +144,12 @@ void Supervisor::finish() {
   }
   if (ending_ == Ending::rank_failed) {
     const int rank = cause_.get().rank;
-    output_->say(failure_report(cause_, output_->last_lines(rank), oom_));
+    if (!options_.own_program) {
+      output_->say(last_lines_report(rank, output_->last_lines(rank)));
+    }
+    if (!options_.own_program || WIFSIGNALED(cause_.get().status)) {
+      output_->say(failure_report(cause_, oom_));
+    }
   } else if (ending_ == Ending::user_signal) {
     output_->say(c10::str(
         "zero: the job was ended by ", signal_name(ending_signal_), "\n"));

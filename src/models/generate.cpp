@@ -17,6 +17,7 @@ namespace zero::models {
 
 namespace {
 
+constexpr double kLowestTemperature = 1e-3; // less is no different from 0
 constexpr double kExcluded = -std::numeric_limits<double>::infinity();
 
 } // namespace
@@ -33,10 +34,10 @@ void check(const GenerateOptions& options) {
   expect(
       options.num_tokens >= 0, "num_tokens", options.num_tokens, "0 or more");
   expect(
-      options.temperature >= 0,
+      options.temperature == 0 || options.temperature >= kLowestTemperature,
       "temperature",
       options.temperature,
-      "0 or more");
+      "0, or 0.001 or more");
   expect(options.top_k >= 0, "top_k", options.top_k, "0 or more");
   expect(
       options.top_p > 0 && options.top_p <= 1,

@@ -1,6 +1,9 @@
 #include "models/gpt_folder.h"
 
+#include <filesystem>
 #include <nlohmann/json.hpp>
+#include <set>
+#include <vector>
 
 #include "base/error.h"
 #include "base/file_io.h"
@@ -79,6 +82,40 @@ std::string name_in_gpt(const std::string& name) {
   return name.starts_with(prefix) ? name : prefix + name;
 }
 
+// Large models are spread over several files, of which a list says what is
+// where.
+std::set<std::string> weight_files(const std::string& folder) {
+  const std::string whole = folder + "/model.safetensors";
+  const std::string list = whole + ".index.json";
+  if (std::filesystem::exists(whole) || !std::filesystem::exists(list)) {
+    return {whole};
+  }
+  config::Report report(list);
+  const JsonValue root = config::parse_json(
+      base::read_file(list, "'" + list + "'", config::kMaxJsonBytes),
+      list,
+      report);
+  const auto* map = root.is_object() ? root.find("weight_map") : nullptr;
+  std::set<std::string> files;
+  if (map != nullptr && map->is_object()) {
+    for (const auto& value : map->elements) {
+      // Nothing outside of the folder is meant, whatever the list says.
+      const bool is_name = value.kind == JsonValue::Kind::text &&
+          !value.text.empty() && value.text.find('/') == std::string::npos;
+      if (!is_name) {
+        report.expected(
+            "weight_map", value.describe(), "the name of a file beside it");
+        break;
+      }
+      files.insert(folder + "/" + value.text);
+    }
+  } else {
+    report.expected("", "another file", "an object with weight_map");
+  }
+  report.throw_if_any();
+  return files;
+}
+
 } // namespace
 
 std::string gpt_config_json(const GptOptions& options) {
@@ -121,6 +158,12 @@ GptOptions gpt_options_from_json(
     return found != nullptr && found->kind == JsonValue::Kind::boolean &&
         found->boolean;
   };
+  if (root.find("model_type") == nullptr) {
+    report.add(
+        "model_type",
+        "missing, so that it is no model of Hugging Face. Fix: name a folder "
+        "with one; a run of zero train has them in best/ and model/");
+  }
   require(
       root, "model_type", "\"gpt2\"", is_text("model_type", "gpt2"), report);
   require(
@@ -177,16 +220,27 @@ GptOptions gpt_options_from_json(
   return options;
 }
 
+GptOptions read_gpt_options(const std::string& folder) {
+  const std::string path = folder + "/config.json";
+  return gpt_options_from_json(
+      base::read_file(path, "'" + path + "'", config::kMaxJsonBytes), path);
+}
+
+bool has_weights(const std::string& folder) {
+  const std::string whole = folder + "/model.safetensors";
+  return std::filesystem::exists(whole) ||
+      std::filesystem::exists(whole + ".index.json");
+}
+
 Gpt load_gpt(const std::string& folder, std::optional<double> dropout) {
-  const std::string config_path = folder + "/config.json";
-  GptOptions options = gpt_options_from_json(
-      base::read_file(
-          config_path, "'" + config_path + "'", config::kMaxJsonBytes),
-      config_path);
+  GptOptions options = read_gpt_options(folder);
   options.dropout = dropout.value_or(options.dropout);
   Gpt gpt(options);
-  const checkpoint::SafetensorsReader weights(folder + "/model.safetensors");
-  load_weights(*gpt, weights, {.rename = name_in_gpt});
+  std::vector<checkpoint::SafetensorsReader> files;
+  for (const std::string& path : weight_files(folder)) {
+    files.emplace_back(path);
+  }
+  load_weights(*gpt, files, folder, {.rename = name_in_gpt});
   return gpt;
 }
 

@@ -18,9 +18,15 @@ GptOptions gpt_options_from_json(
     const std::string& text,
     const std::string& origin);
 
+// Those of the model in a folder. Throws: IoError, ConfigError.
+GptOptions read_gpt_options(const std::string& folder);
+
 // Of a published model or of one that was trained here, with the dropout that
 // config.json has unless another is given. Throws: IoError, CorruptionError,
 // ConfigError.
+// Whether the folder has weights, in one file or several.
+bool has_weights(const std::string& folder);
+
 Gpt load_gpt(
     const std::string& folder,
     std::optional<double> dropout = std::nullopt);

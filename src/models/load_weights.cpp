@@ -3,13 +3,21 @@
 #include <c10/core/GradMode.h>
 
 #include <map>
-#include <utility>
+#include <set>
 
 #include "base/error.h"
 
 namespace zero::models {
 
+using checkpoint::SafetensorsReader;
+
 namespace {
+
+struct Found {
+  const SafetensorsReader* file = nullptr;
+  std::string name; // in the file
+  at::Tensor tensor;
+};
 
 using Tensors = std::map<std::string, at::Tensor>;
 
@@ -24,8 +32,27 @@ Tensors tensors_of(const torch::nn::Module& module) {
   return tensors;
 }
 
-// What a message has room for.
-constexpr size_t kMaxShown = 20;
+bool differ_in_the_first(at::IntArrayRef one, at::IntArrayRef other) {
+  return one.size() == other.size() && !one.empty() &&
+      one.slice(1) == other.slice(1);
+}
+
+// Of the tensors that may stay: one for all, if they are of the same classes.
+template <class NameOf, class MayStay>
+std::set<int64_t> first_sizes(
+    std::span<const SafetensorsReader> files,
+    const NameOf& name_of,
+    const MayStay& may_stay) {
+  std::set<int64_t> found;
+  for (const auto& file : files) {
+    for (const auto& entry : file.entries()) {
+      if (may_stay(name_of(entry))) {
+        found.insert(entry.sizes.empty() ? 0 : entry.sizes[0]);
+      }
+    }
+  }
+  return found;
+}
 
 void tell(
     std::string& text,
@@ -35,11 +62,8 @@ void tell(
     return;
   }
   text += c10::str("\n  ", what, " (", names.size(), "):");
-  for (size_t i = 0; i < names.size() && i < kMaxShown; ++i) {
-    text += c10::str("\n    ", names[i]);
-  }
-  if (names.size() > kMaxShown) {
-    text += c10::str("\n    and ", names.size() - kMaxShown, " more");
+  for (const std::string& name : names) {
+    text += "\n    " + name;
   }
 }
 
@@ -47,41 +71,64 @@ void tell(
 
 std::vector<std::string> load_weights(
     torch::nn::Module& module,
-    const checkpoint::SafetensorsReader& file,
+    const SafetensorsReader& file,
+    const LoadOptions& options) {
+  return load_weights(module, {&file, 1}, file.path(), options);
+}
+
+std::vector<std::string> load_weights(
+    torch::nn::Module& module,
+    std::span<const SafetensorsReader> files,
+    const std::string& origin,
     const LoadOptions& options) {
   const auto may_stay = [&](const std::string& name) {
     return !options.may_stay.empty() && name.starts_with(options.may_stay);
   };
+  const auto may_be_missing = [&](const std::string& name) {
+    return !options.may_be_missing.empty() &&
+        name.ends_with(options.may_be_missing);
+  };
+  const auto name_of = [&](const checkpoint::TensorEntry& entry) {
+    return options.rename ? options.rename(entry.name) : entry.name;
+  };
   Tensors missing = tensors_of(module);
-  std::vector<std::pair<std::string, at::Tensor>> found; // name in the file
+  std::vector<Found> found;
   std::vector<std::string> unexpected;
   std::vector<std::string> of_other_sizes;
   std::vector<std::string> left;
-  for (const auto& entry : file.entries()) {
-    const std::string name =
-        options.rename ? options.rename(entry.name) : entry.name;
-    if (name.empty()) {
-      continue;
-    }
-    const auto wanted = missing.extract(name);
-    if (wanted.empty()) {
-      unexpected.push_back(entry.name);
-    } else if (wanted.mapped().sizes() == entry.sizes) {
-      found.emplace_back(entry.name, wanted.mapped());
-    } else if (may_stay(name)) {
-      left.push_back(name);
-    } else {
-      of_other_sizes.push_back(c10::str(
-          name,
-          ": expected ",
-          wanted.mapped().sizes(),
-          ", got ",
-          c10::IntArrayRef(entry.sizes)));
+  const std::set<int64_t> classes = first_sizes(files, name_of, may_stay);
+  for (const auto& file : files) {
+    for (const auto& entry : file.entries()) {
+      const std::string name = name_of(entry);
+      const auto wanted = missing.extract(name);
+      if (name.empty()) {
+        continue;
+      }
+      if (wanted.empty()) {
+        unexpected.push_back(entry.name);
+        continue;
+      }
+      const at::IntArrayRef sizes(entry.sizes);
+      const at::IntArrayRef expected = wanted.mapped().sizes();
+      if (expected == sizes) {
+        found.push_back({&file, entry.name, wanted.mapped()});
+      } else if (
+          may_stay(name) && classes.size() == 1 &&
+          differ_in_the_first(expected, sizes)) {
+        left.push_back(c10::str(name, " is ", sizes));
+      } else {
+        of_other_sizes.push_back(
+            c10::str(name, ": expected ", expected, ", got ", sizes));
+      }
     }
   }
   std::vector<std::string> not_found;
   for (const auto& [name, tensor] : missing) {
-    (may_stay(name) ? left : not_found).push_back(name);
+    if (may_stay(name) && classes.empty()) {
+      left.push_back(name + " is not there");
+    } else if (!may_be_missing(name)) {
+      not_found.push_back(name);
+    }
   }
   std::string problems;
   tell(problems, "missing", not_found);
@@ -90,14 +137,14 @@ std::vector<std::string> load_weights(
   if (!problems.empty()) {
     throw ConfigError(c10::str(
         "the weights in '",
-        file.path(),
+        origin,
         "' are not those of this model:",
         problems,
         "\nFix: choose the model that they were made for"));
   }
   const c10::NoGradGuard no_grad;
-  for (auto& [name, tensor] : found) {
-    tensor.copy_(file.read(name));
+  for (auto& [file, name, tensor] : found) {
+    tensor.copy_(file->read(name));
   }
   return left;
 }

@@ -8,6 +8,7 @@
 #include <torch/nn/module.h>
 
 #include <functional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -20,19 +21,30 @@ struct LoadOptions {
   // it, names are the same.
   std::function<std::string(const std::string&)> rename = {};
 
-  // Tensors of the module whose names begin so may be missing, or have other
-  // sizes, and then stay as they are: the last layer, for other classes. Empty:
-  // none.
+  // Tensors of the module whose names begin so may have another first size, or
+  // be missing, all of them, and then stay as they are: the last layer, for
+  // other classes. Empty: none.
   std::string may_stay = {};
+
+  // Tensors whose names end so may be missing: what counts batches, which older
+  // files do not have.
+  std::string may_be_missing = {};
 };
 
-// Returns the names of the tensors that stayed as they are. Values are
-// converted to the types that the module has. Throws: ConfigError that names
-// every tensor that is missing, unexpected or of other sizes; the module is
-// then as before.
+// Returns the tensors that stayed as they are by `may_stay`, each with its
+// sizes in the file. Values are converted to the types that the module has.
+// Throws: ConfigError that names every tensor that is missing, unexpected or of
+// other sizes; the module is then as before.
 std::vector<std::string> load_weights(
     torch::nn::Module& module,
     const checkpoint::SafetensorsReader& file,
+    const LoadOptions& options = {});
+
+// From what is spread over several files, which messages call `origin`.
+std::vector<std::string> load_weights(
+    torch::nn::Module& module,
+    std::span<const checkpoint::SafetensorsReader> files,
+    const std::string& origin,
     const LoadOptions& options = {});
 
 } // namespace zero::models

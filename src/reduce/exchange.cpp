@@ -16,6 +16,8 @@ constexpr uint64_t kNothing = 0;
 constexpr uint64_t kInPlace = 1;
 constexpr uint64_t kFirstSlot = 2;
 constexpr int kWhatBits = 8;
+constexpr int kRankBits = 8;
+constexpr uint64_t kWhatMask = (1U << kWhatBits) - 1;
 constexpr int kMaxSlots = 200;
 
 } // namespace
@@ -33,9 +35,12 @@ struct Exchange::RankWords {
   std::atomic<uint64_t>
       finishing; // the last pass that it is in finish_pass() of
 
-  struct alignas(16) Bucket {
+  struct alignas(32) Bucket {
     std::atomic<uint64_t> published; // pass << kWhatBits | what
     std::atomic<uint64_t> reduced; // the pass
+    // For other hosts: pass << kRankBits << kWhatBits | whose place <<
+    // kWhatBits | what.
+    std::atomic<uint64_t> joined;
   };
   // One for each bucket follows.
   Bucket& bucket(int number) {
@@ -63,7 +68,8 @@ Exchange::Exchange(
       handler_(handler),
       slots_(options_.num_slots == 0 ? 0 : options_.num_slots + 1),
       published_(static_cast<size_t>(options_.num_buckets)),
-      reduced_(static_cast<size_t>(options_.num_buckets)) {
+      reduced_(static_cast<size_t>(options_.num_buckets)),
+      joined_(static_cast<size_t>(options_.num_buckets)) {
   ZERO_CHECK(options_.num_slots <= kMaxSlots);
 }
 
@@ -72,13 +78,28 @@ Exchange::RankWords& Exchange::words(int rank) const {
       options_.control[static_cast<size_t>(rank)]);
 }
 
+comm::Doorbell& Exchange::bell(std::byte* control) {
+  return reinterpret_cast<RankWords*>(control)->bell;
+}
+
+void Exchange::set(std::atomic<uint64_t>& word, uint64_t value) const {
+  word = value;
+  if (options_.reach) {
+    options_.reach->store_word(word);
+  }
+}
+
+bool Exchange::is_here(int rank) const {
+  return !options_.reach || options_.reach->is_here(rank);
+}
+
 std::byte* Exchange::slot_data(int rank, int slot) const {
   return options_.slots[static_cast<size_t>(rank)] + slot * options_.slot_bytes;
 }
 
 void Exchange::ring_others() const {
   for (int rank = 0; rank < options_.size; ++rank) {
-    if (rank != options_.rank) {
+    if (rank != options_.rank && is_here(rank)) {
       words(rank).bell.ring();
     }
   }
@@ -126,13 +147,14 @@ void Exchange::begin_pass() {
   std::fill(reduced_.begin(), reduced_.end(), 0);
   num_reduced_ = 0;
   first_unreduced_ = 0;
-  words(options_.rank).pass = pass_;
+  std::fill(joined_.begin(), joined_.end(), 0);
+  set(words(options_.rank).pass, pass_);
   ring_others();
 }
 
 void Exchange::announce(int bucket, uint64_t what) {
   auto& own = words(options_.rank);
-  own.bucket(bucket).published = pass_ << kWhatBits | what;
+  set(own.bucket(bucket).published, pass_ << kWhatBits | what);
   published_[static_cast<size_t>(bucket)] = 1;
   come_to(bucket);
 }
@@ -141,7 +163,8 @@ void Exchange::announce(int bucket, uint64_t what) {
 // that is still behind it.
 void Exchange::come_to(int bucket) {
   const int reached = std::max(position(options_.rank), bucket + 1);
-  words(options_.rank).position = pass_ << 32 | static_cast<uint64_t>(reached);
+  set(words(options_.rank).position,
+      pass_ << 32 | static_cast<uint64_t>(reached));
   ring_others();
 }
 
@@ -212,52 +235,124 @@ void Exchange::progress() {
   if (!in_pass_) {
     return;
   }
-  std::vector<Contribution> contributions(static_cast<size_t>(options_.size));
   for (int bucket = first_unreduced_; bucket < options_.num_buckets; ++bucket) {
     auto& reduced = reduced_[static_cast<size_t>(bucket)];
     if (reduced != 0) {
       first_unreduced_ += bucket == first_unreduced_ ? 1 : 0;
       continue;
     }
-    bool complete = published(bucket);
-    for (int rank = 0; complete && rank < options_.size; ++rank) {
-      complete = has_published(rank, bucket);
-    }
-    if (!complete) {
+    if (!published(bucket) || !all_here_have_published(bucket)) {
       continue;
     }
-    for (int rank = 0; rank < options_.size; ++rank) {
-      const uint64_t what =
-          words(rank).bucket(bucket).published.load() & ((1U << kWhatBits) - 1);
-      auto& contribution = contributions[static_cast<size_t>(rank)];
-      contribution = {};
-      if (what == kInPlace) {
-        contribution.kind = Contribution::Kind::in_place;
-      } else if (what >= kFirstSlot) {
-        contribution = {
-            Contribution::Kind::slot,
-            slot_data(rank, static_cast<int>(what - kFirstSlot))};
-      }
+    if (options_.reach && joined_[static_cast<size_t>(bucket)] == 0) {
+      join(bucket);
     }
+    if (!all_hosts_have_joined(bucket)) {
+      continue;
+    }
+    auto contributions = contributions_here(bucket);
+    add_other_hosts(bucket, contributions);
     handler_.reduce(bucket, contributions);
     reduced = 1;
     ++num_reduced_;
     auto& own = words(options_.rank);
-    own.bucket(bucket).reduced = pass_;
+    set(own.bucket(bucket).reduced, pass_);
     if (num_reduced_ == options_.num_buckets) {
-      own.reduced_pass = pass_;
+      set(own.reduced_pass, pass_);
     }
     ring_others();
+  }
+}
+
+Contribution Exchange::contribution(int rank, uint64_t what) const {
+  if (what == kNothing) {
+    return {};
+  }
+  if (what == kInPlace) {
+    return {Contribution::Kind::in_place, nullptr};
+  }
+  return {
+      Contribution::Kind::slot,
+      slot_data(rank, static_cast<int>(what - kFirstSlot))};
+}
+
+bool Exchange::all_here_have_published(int bucket) const {
+  for (int rank = 0; rank < options_.size; ++rank) {
+    if (is_here(rank) && !has_published(rank, bucket)) {
+      return false;
+    }
+  }
+  return true;
+}
+
+std::vector<Contribution> Exchange::contributions_here(int bucket) const {
+  std::vector<Contribution> all(static_cast<size_t>(options_.size));
+  for (int rank = 0; rank < options_.size; ++rank) {
+    if (is_here(rank)) {
+      const uint64_t word = words(rank).bucket(bucket).published;
+      all[static_cast<size_t>(rank)] = contribution(rank, word & kWhatMask);
+    }
+  }
+  return all;
+}
+
+// What this host gives to the others.
+void Exchange::join(int bucket) {
+  const auto contributions = contributions_here(bucket);
+  uint64_t said = pass_ << kRankBits << kWhatBits;
+  for (int rank = 0; rank < options_.size; ++rank) {
+    if (contributions[static_cast<size_t>(rank)].kind !=
+        Contribution::Kind::nothing) {
+      handler_.join(bucket, contributions, rank);
+      said |= static_cast<uint64_t>(rank) << kWhatBits |
+          (words(rank).bucket(bucket).published & kWhatMask);
+      break;
+    }
+  }
+  set(words(options_.rank).bucket(bucket).joined, said);
+  joined_[static_cast<size_t>(bucket)] = 1;
+}
+
+// For this rank's slice.
+bool Exchange::all_hosts_have_joined(int bucket) const {
+  if (!options_.reach) {
+    return true;
+  }
+  const auto& hosts = options_.reach->hosts();
+  for (int host = 0; host < hosts.num_hosts(); ++host) {
+    const int joiner = hosts.counterpart(options_.rank, host);
+    if (host != options_.reach->host() &&
+        words(joiner).bucket(bucket).joined >> kRankBits >> kWhatBits < pass_) {
+      return false;
+    }
+  }
+  return true;
+}
+
+void Exchange::add_other_hosts(int bucket, std::vector<Contribution>& all)
+    const {
+  if (!options_.reach) {
+    return;
+  }
+  const auto& hosts = options_.reach->hosts();
+  for (int host = 0; host < hosts.num_hosts(); ++host) {
+    if (host != options_.reach->host()) {
+      const int joiner = hosts.counterpart(options_.rank, host);
+      const uint64_t word = words(joiner).bucket(bucket).joined;
+      const int first = static_cast<int>(
+          word >> kWhatBits & ((uint64_t{1} << kRankBits) - 1));
+      all[static_cast<size_t>(first)] = contribution(first, word & kWhatMask);
+    }
   }
 }
 
 void Exchange::finish_pass(const std::function<bool(int)>& has) {
   ZERO_CHECK(in_pass_);
   auto& own = words(options_.rank);
-  own.finishing = pass_;
+  set(own.finishing, pass_);
   ring_others();
   if (options_.num_buckets == 0) {
-    own.reduced_pass = pass_;
+    set(own.reduced_pass, pass_);
     ring_others();
   }
   for (int bucket = 0; bucket < options_.num_buckets; ++bucket) {
@@ -294,7 +389,7 @@ void Exchange::finish_pass(const std::function<bool(int)>& has) {
 void Exchange::close_round() {
   ZERO_CHECK(!in_pass_);
   ++round_;
-  words(options_.rank).closed = round_;
+  set(words(options_.rank).closed, round_);
   ring_others();
   for (bool open = true; open;) {
     bool another_pass = false;

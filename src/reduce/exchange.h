@@ -25,17 +25,28 @@
 // and so on for the next: nobody hangs. (A rank blocked at bucket b has an
 // earlier one in that slot, so it has already published every bucket before b.)
 //
+// Over several hosts, control words are mirrored. Of the slice that a rank of
+// another host owns, one rank of this host, the owner's counterpart, sums up
+// what all ranks of this host have given as soon as they have, in place of what
+// the first of them gave, and sends the sum: a slice goes over the wire once
+// for each host. The owner then finds one contribution of that host instead of
+// several. What is in a slot is still needed until the owner has reduced, so
+// all of the above holds.
+//
 // A round is what one update needs, one pass or more. A rank that has closed
 // the round takes part in the passes that others still make, with no data.
 //
 // Not thread-safe; the owner locks.
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <vector>
 
+#include "comm/net/reach.h"
 #include "comm/watch.h"
 
 namespace zero::reduce {
@@ -60,6 +71,13 @@ class ExchangeHandler {
   virtual void reduce(
       int bucket,
       const std::vector<Contribution>& contributions) = 0;
+  // Sums up the slices of other hosts' ranks whose counterpart this rank is, in
+  // place of the contribution of rank `first`, and sends them to those hosts.
+  // Contributions are by rank, of this host only.
+  virtual void join(
+      int bucket,
+      const std::vector<Contribution>& contributions,
+      int first) = 0;
 };
 
 class Exchange {
@@ -74,9 +92,13 @@ class Exchange {
     // By rank, in memory that all ranks share; zero at first.
     std::vector<std::byte*> control; // control_bytes()
     std::vector<std::byte*> slots; // slots_bytes()
+    // Of the memory with the control words, over several hosts.
+    std::optional<comm::Reach> reach = {};
   };
   static int64_t control_bytes(int num_buckets);
   static int64_t slots_bytes(int num_slots, int64_t slot_bytes);
+  // Of a rank's control words: what wakes it up.
+  static comm::Doorbell& bell(std::byte* control);
 
   Exchange(Options options, const comm::Watch& watch, ExchangeHandler& handler);
 
@@ -118,6 +140,14 @@ class Exchange {
   };
 
   RankWords& words(int rank) const;
+  void set(std::atomic<uint64_t>& word, uint64_t value) const;
+  bool is_here(int rank) const;
+  Contribution contribution(int rank, uint64_t what) const;
+  bool all_here_have_published(int bucket) const;
+  bool all_hosts_have_joined(int bucket) const;
+  void join(int bucket);
+  std::vector<Contribution> contributions_here(int bucket) const;
+  void add_other_hosts(int bucket, std::vector<Contribution>& all) const;
   std::byte* slot_data(int rank, int slot) const;
   bool has_published(int rank, int bucket) const;
   int position(int rank) const;
@@ -138,6 +168,7 @@ class Exchange {
   std::vector<Slot> slots_; // the last one is kept for finish_pass()
   std::vector<char> published_; // by bucket, in this pass
   std::vector<char> reduced_; // by this rank
+  std::vector<char> joined_; // likewise, for other hosts
   int num_reduced_ = 0;
   int first_unreduced_ = 0;
   uint64_t pass_ = 0;

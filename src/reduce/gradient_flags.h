@@ -43,7 +43,7 @@ class GradientFlags {
   }
 
   void set(ParameterId id) {
-    word(control_->rank, id) = round_;
+    write(word(control_->rank, id), round_);
   }
   bool any(ParameterId id) const {
     for (int rank = 0; rank < control_->size; ++rank) {
@@ -58,7 +58,7 @@ class GradientFlags {
   }
   void clear() {
     for (int i = 0; i < num_words_; ++i) {
-      words(control_->rank)[i] = 0;
+      write(words(control_->rank)[i], 0);
     }
   }
   void next_round() {
@@ -68,11 +68,17 @@ class GradientFlags {
   void take_over(const GradientFlags& other) {
     round_ = other.round_;
     for (int i = 0; i < other.num_words_; ++i) {
-      words(control_->rank)[i] = other.words(control_->rank)[i].load();
+      write(words(control_->rank)[i], other.words(control_->rank)[i]);
     }
   }
 
  private:
+  void write(std::atomic<uint64_t>& word, uint64_t value) const {
+    if (word != value) {
+      word = value;
+      control_->store_word(word);
+    }
+  }
   std::atomic<uint64_t>* words(int rank) const {
     return reinterpret_cast<std::atomic<uint64_t>*>(
         control_->data(rank) + offset_);

@@ -31,12 +31,16 @@ at::Tensor Reducer::full_gradient(ParameterId id) const {
   auto* to = static_cast<std::byte*>(gradient.mutable_data_ptr());
   const int64_t bytes = part.state_element_bytes();
   const Range range = part.layout().parameter(id.number);
+  std::vector<comm::WindowRead> reads;
   part.layout().for_each_slice(range, [&](const shard::OwnedSlice& slice) {
-    std::memcpy(
-        to + (slice.range.begin - range.begin) * bytes,
-        part.gradient_at(slice.rank, slice.range.begin, slice.shard_offset),
-        static_cast<size_t>(slice.range.numel() * bytes));
+    reads.push_back(
+        {.rank = slice.rank,
+         .place = part.gradient_at(
+             slice.rank, slice.range.begin, slice.shard_offset),
+         .to = to + (slice.range.begin - range.begin) * bytes,
+         .bytes = slice.range.numel() * bytes});
   });
+  comm::read_window(*part.window(), reads);
   return gradient;
 }
 
@@ -56,6 +60,8 @@ void Reducer::gather_means() {
               part->gradient_at(slice.rank, slice.range.begin, 0),
               static_cast<size_t>(length));
           received += length;
+          group_->traffic()->count_from_other_hosts(
+              group_->reach().is_here(slice.rank) ? 0 : length);
         });
     group_->traffic()->count(CommOp::all_gather, received);
   }

@@ -23,6 +23,14 @@ namespace {
 // further apart before one waits for the other; each costs a bucket of memory.
 constexpr int kNumSlots = 4;
 
+void ring_ranks_here(const comm::WindowState& control) {
+  for (int rank = 0; rank < control.size; ++rank) {
+    if (control.is_here(rank)) {
+      Exchange::bell(control.data(rank)).ring();
+    }
+  }
+}
+
 } // namespace
 
 Reducer::Reducer(
@@ -70,8 +78,10 @@ void Reducer::connect() {
   const int num_slots =
       full_gradients_ ? 0 : std::clamp(num_buckets, 1, kNumSlots);
   const int64_t words = Exchange::control_bytes(num_buckets);
-  const auto control =
-      comm::make_window(group_, words + GradientFlags::bytes(partitions_));
+  const auto control = comm::make_window(
+      group_,
+      words + GradientFlags::bytes(partitions_),
+      {.arrived = ring_ranks_here});
   slots_ =
       comm::make_window(group_, Exchange::slots_bytes(num_slots, slot_bytes));
   auto flags = std::make_unique<GradientFlags>(control, words, partitions_);
@@ -86,7 +96,8 @@ void Reducer::connect() {
       .num_slots = num_slots,
       .slot_bytes = slot_bytes,
       .control = {},
-      .slots = {}};
+      .slots = {},
+      .reach = control->reach};
   for (int rank = 0; rank < group_->size(); ++rank) {
     exchange.control.push_back(control->data(rank));
     exchange.slots.push_back(slots_->data(rank));

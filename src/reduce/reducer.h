@@ -125,6 +125,10 @@ class Reducer : private ExchangeHandler {
   void fill(int bucket, std::byte* to) override;
   void reduce(int bucket, const std::vector<Contribution>& contributions)
       override;
+  void join(
+      int bucket,
+      const std::vector<Contribution>& contributions,
+      int first) override;
 
   const shard::Partition& partition(int number) const {
     return *partitions_[static_cast<size_t>(number)];

@@ -70,8 +70,13 @@ void Reducer::reduce(
   const auto slice = part.layout().slice(bucket.number, part.rank());
   const int64_t bytes = part.state_element_bytes();
   int num_given = 0;
-  for (const auto& given : contributions) {
-    num_given += given.kind == Contribution::Kind::nothing ? 0 : 1;
+  int num_from_other_hosts = 0;
+  for (int rank = 0; rank < group_->size(); ++rank) {
+    if (contributions[static_cast<size_t>(rank)].kind !=
+        Contribution::Kind::nothing) {
+      ++num_given;
+      num_from_other_hosts += group_->reach().is_here(rank) ? 0 : 1;
+    }
   }
   if (num_given == 0) {
     return;
@@ -81,6 +86,8 @@ void Reducer::reduce(
   group_->traffic()->count(
       CommOp::reduce_scatter,
       (num_given - (gave ? 1 : 0)) * slice.range.numel() * bytes);
+  group_->traffic()->count_from_other_hosts(
+      num_from_other_hosts * slice.range.numel() * bytes);
 
   const bool adds = std::exchange(bucket.reduced, true);
   bucket.norm_power_sum = 0;
@@ -101,6 +108,9 @@ void Reducer::reduce(
           : data_of(aside.front()) + slice.shard_offset * bytes;
     }
     reduce_part(bucket, slice, inputs, addend);
+    if (part.state_home() == shard::Home::full) { // all of them update with it
+      part.window()->store(place_of(part, slice), slice.range.numel() * bytes);
+    }
     return;
   }
   const int64_t bucket_begin = part.layout().bucket(bucket.number).begin;
@@ -129,6 +139,55 @@ void Reducer::reduce(
     reduce_part(bucket, owned, inputs, adds ? place_of(part, owned) : nullptr);
   });
   let_go_of_held(bucket);
+}
+
+void Reducer::join(
+    int number,
+    const std::vector<Contribution>& contributions,
+    int first) {
+  const base::Span span(base::Activity::reduce);
+  const auto& bucket = bucket_at(number);
+  const auto& part = partition(bucket.partition);
+  const auto& layout = part.layout();
+  const int64_t bytes = part.state_element_bytes();
+  const int64_t bucket_begin = layout.bucket(bucket.number).begin;
+  const auto& window = full_gradients_ ? *part.window() : *slots_;
+  const auto& reach = *window.reach;
+  for (int to = 0; to < group_->size(); ++to) {
+    const Range range = layout.slice(bucket.number, to).range;
+    if (reach.is_here(to) || range.empty() ||
+        reach.hosts().counterpart(to, reach.host()) != part.rank()) {
+      continue;
+    }
+    const auto place = [&](int rank) {
+      const auto& given = contributions[static_cast<size_t>(rank)];
+      return given.kind == Contribution::Kind::in_place
+          ? part.gradient_at(rank, range.begin, 0)
+          : const_cast<std::byte*>(given.data) +
+              (range.begin - bucket_begin) * bytes;
+    };
+    std::vector<const void*> inputs;
+    for (int rank = first; rank < group_->size(); ++rank) {
+      if (contributions[static_cast<size_t>(rank)].kind !=
+          Contribution::Kind::nothing) {
+        inputs.push_back(place(rank));
+      }
+    }
+    const int count = static_cast<int>(inputs.size());
+    if (count > 1) {
+      mean(
+          part.state_dtype(),
+          place(first),
+          nullptr,
+          inputs.data(),
+          count,
+          range.numel(),
+          MeanScale{});
+    }
+    group_->traffic()->count(
+        CommOp::reduce_scatter, (count - 1) * range.numel() * bytes);
+    reach.store(place(first), range.numel() * bytes, reach.hosts().host_of(to));
+  }
 }
 
 // In blocks, so that the norm finds what the mean has just written in the

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <numeric>
 #include <set>
 
 #include "base/error.h"
@@ -24,6 +25,11 @@ UpdateValue throughput(bool tokens) {
       tokens ? &Update::tokens_per_second : &Update::samples_per_second);
 }
 
+bool has_several_ranks(const RunLog& run) {
+  return std::ranges::any_of(
+      run.updates, [](const Update& update) { return update.num_ranks > 1; });
+}
+
 Facts headlines(const RunLog& run, bool tokens) {
   Facts facts;
   const auto add = [&](const char* name, double value, Unit unit) {
@@ -33,6 +39,11 @@ Facts headlines(const RunLog& run, bool tokens) {
   };
   const auto memory = [](const RunLog&, const Update& update) {
     return update.memory_bytes();
+  };
+  const auto resident = [](const RunLog& log, const Update& update) {
+    const auto bytes = log.resident(update);
+    return bytes.empty() ? kNoValue
+                         : std::accumulate(bytes.begin(), bytes.end(), 0.0);
   };
   const Points loss = smoothed(curve(run, field(&Update::loss)));
   const double last_loss = loss.empty() ? kNoValue : loss.back().y;
@@ -44,8 +55,11 @@ Facts headlines(const RunLog& run, bool tokens) {
   add("Best evaluation loss", best_loss, Unit::number);
   add("Best accuracy", accuracy, Unit::share);
   add(tokens ? "Tokens per second" : "Samples per second", speed, Unit::number);
-  add("Peak memory of rank 0", highest(curve(run, memory)), Unit::bytes);
-  add("Time not waited", run.overlap(), Unit::share);
+  add("Memory of all ranks", highest(curve(run, resident)), Unit::bytes);
+  add("Training state of rank 0", highest(curve(run, memory)), Unit::bytes);
+  if (has_several_ranks(run)) {
+    add("Time not waited", run.overlap(), Unit::share);
+  }
   return facts;
 }
 
@@ -132,6 +146,10 @@ class Page {
     for (const auto& fact : runs_[0].facts) {
       if (fact.name == "model") {
         out_ += "<p class='soft'>" + escape(fact.value) + "</p>\n";
+      }
+      if (fact.name == "ended" && fact.value != "finished") {
+        out_ += "<p class='card' role='status'><strong>" + escape(fact.value) +
+            "</strong></p>\n";
       }
     }
     out_ += "<dl class='tiles'>\n";
@@ -225,14 +243,21 @@ class Page {
         "The share that was right: higher is better.",
         Unit::share);
     add_dots(accuracy, "first guess", &Evaluation::accuracy);
-    add_dots(accuracy, "one of five guesses", &Evaluation::top5);
+    // Of several runs each has one style, which would stand for both here.
+    Chart top5 = chart(
+        "top5",
+        "Top-5 accuracy in evaluation",
+        "The share that was among five guesses: higher is better.",
+        Unit::share);
+    add_dots(
+        several_ ? top5 : accuracy, "one of five guesses", &Evaluation::top5);
     Chart norm = chart(
         "norm", "Gradient norm", "Before clipping. Peaks are unusual batches.");
     norm.log_scale = LogScale::if_wide;
     const Chart rate = chart("lr", "Learning rate", "Of each update.");
     charts(
         "Learning",
-        draw(loss) + draw(perplexity) + draw(accuracy) +
+        draw(loss) + draw(perplexity) + draw(accuracy) + draw(top5) +
             lines(norm, field(&Update::grad_norm), true) +
             lines(rate, field(&Update::lr), false));
   }
@@ -280,10 +305,14 @@ class Page {
     const auto hidden = [](const RunLog& run, const Update& update) {
       return run.overlap(update);
     };
+    // One rank waits for nobody.
+    const bool talks = std::ranges::any_of(runs_, has_several_ranks);
     charts(
         "Speed",
-        lines(rate, throughput(tokens_), true) + lines(overlap, hidden, true) +
-            draw(waiting) + draw(traffic));
+        lines(rate, throughput(tokens_), true) +
+            (talks
+                 ? lines(overlap, hidden, true) + draw(waiting) + draw(traffic)
+                 : ""));
   }
 
   // A series for each part that is not always nothing; of several runs, one for

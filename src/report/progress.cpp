@@ -5,6 +5,8 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <iostream>
+#include <utility>
 
 #include "base/error.h"
 #include "base/file_io.h"
@@ -29,13 +31,16 @@ std::string bar_text(
     int64_t step,
     int64_t num_steps,
     double seconds,
-    int64_t columns) {
+    int64_t columns,
+    std::string_view unit) {
   const double share = static_cast<double>(step) /
       static_cast<double>(std::max<int64_t>(1, num_steps));
   std::string tail = c10::str(
       "  ",
       static_cast<int>(100 * share),
-      " %  step ",
+      " %  ",
+      unit,
+      " ",
       base::grouped(step),
       "/",
       base::grouped(num_steps));
@@ -54,9 +59,10 @@ std::string bar_text(
       "[", std::string(done, '#'), std::string(width - done, '-'), "]", tail);
 }
 
-Progress::Progress(int terminal_fd)
+Progress::Progress(int terminal_fd, std::string unit)
     : terminal_(
           terminal_fd >= 0 && ::isatty(terminal_fd) == 1 ? terminal_fd : -1),
+      unit_(std::move(unit)),
       has_colours_(terminal_ >= 0 && std::getenv("NO_COLOR") == nullptr) {}
 
 Progress::~Progress() {
@@ -65,9 +71,14 @@ Progress::~Progress() {
   }
 }
 
-// A terminal that is gone is no reason to stop training.
+// What cannot be shown is no reason to stop training; who writes to a file
+// instead is told at the end of the program, which looks at the stream.
 void Progress::write(std::string_view text) const {
-  base::write_all(terminal_ >= 0 ? terminal_ : STDOUT_FILENO, text);
+  if (terminal_ >= 0) {
+    base::write_all(terminal_, text);
+  } else {
+    std::cout << text << std::flush;
+  }
 }
 
 void Progress::line(std::string_view text) {
@@ -75,14 +86,15 @@ void Progress::line(std::string_view text) {
 }
 
 void Progress::bar(int64_t step, int64_t num_steps, double seconds) {
-  const bool is_last = step == num_steps;
-  if (terminal_ < 0 ||
-      (!is_last && base::seconds_since(drawn_) < kSecondsBetweenBars)) {
+  if (terminal_ < 0) {
     return;
   }
-  drawn_ = base::Clock::now();
-  bar_ = bar_text(step, num_steps, seconds, columns_of(terminal_));
-  write(kClearLine + bar_);
+  bar_ = bar_text(step, num_steps, seconds, columns_of(terminal_), unit_);
+  const bool is_last = step == num_steps;
+  if (is_last || base::seconds_since(drawn_) >= kSecondsBetweenBars) {
+    drawn_ = base::Clock::now();
+    write(kClearLine + bar_);
+  }
 }
 
 std::string Progress::strong(std::string_view text) const {

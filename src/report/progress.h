@@ -18,7 +18,8 @@ class Progress {
  public:
   // Of a terminal, or -1: lines go to standard output then, without colours,
   // and there is no bar.
-  explicit Progress(int terminal_fd);
+  // `unit` is what the bar counts.
+  explicit Progress(int terminal_fd, std::string unit = "step");
   ~Progress(); // takes the bar away
   Progress(const Progress&) = delete;
   Progress& operator=(const Progress&) = delete;
@@ -36,6 +37,7 @@ class Progress {
   void write(std::string_view text) const;
 
   int terminal_;
+  std::string unit_;
   bool has_colours_;
   std::string bar_; // as it is drawn
   base::TimePoint drawn_;
@@ -46,6 +48,7 @@ std::string bar_text(
     int64_t step,
     int64_t num_steps,
     double seconds,
-    int64_t columns);
+    int64_t columns,
+    std::string_view unit = "step");
 
 } // namespace zero::report

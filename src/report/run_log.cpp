@@ -229,6 +229,9 @@ void keep_last(std::vector<Line>& lines) {
 
 void read_metrics(RunLog& run) {
   const std::string path = run.folder + "/metrics.jsonl";
+  if (std::filesystem::exists(path)) {
+    base::open_to_read(path, "'" + path + "'"); // no pipe to wait for
+  }
   std::ifstream file(path, std::ios::binary);
   if (!file) {
     throw IoError(base::system_message(
@@ -265,6 +268,13 @@ void read_metrics(RunLog& run) {
         c10::str("cannot read '", path, "'. Fix: look at its disk"),
         "read",
         errno));
+  }
+  if (broken == 1) {
+    throw CorruptionError(c10::str(
+        "'",
+        path,
+        "' is damaged: its only line is no JSON object. Fix: name the folder "
+        "that a training run wrote to"));
   }
   keep_last(run.updates);
   keep_last(run.evaluations);
@@ -339,18 +349,25 @@ double Update::traffic_bytes() const {
   return finite_sum(traffic);
 }
 
+// Ranks tell with an update how long they waited in the one before.
+double RunLog::seconds_waited_in(const Update& update) const {
+  return &update == updates.data() ? kNoValue : (&update)[-1].seconds;
+}
+
 double RunLog::overlap(const Update& update) const {
   return rest_of(
-      finite_sum(waiting(update)), update.seconds * update.num_ranks);
+      finite_sum(waiting(update)),
+      seconds_waited_in(update) * update.num_ranks);
 }
 
 double RunLog::overlap() const {
   double waited = 0;
   double whole = 0;
   for (const auto& update : updates) {
-    if (std::isfinite(update.seconds)) {
+    const double seconds = seconds_waited_in(update);
+    if (std::isfinite(seconds)) {
       waited += finite_sum(waiting(update));
-      whole += update.seconds * update.num_ranks;
+      whole += seconds * update.num_ranks;
     }
   }
   return rest_of(waited, whole);

@@ -92,7 +92,7 @@ struct RunLog {
   // How well communication hid behind computation: the share of their time that
   // the ranks' training threads did not wait, from 0 to 1; of one update, or of
   // the run. No value if it is not known.
-  double overlap(const Update& update) const;
+  double overlap(const Update& update) const; // one of the run's
   double overlap() const;
 
   std::span<const float> waiting(const Update& update) const {
@@ -106,6 +106,7 @@ struct RunLog {
   }
 
  private:
+  double seconds_waited_in(const Update& update) const;
   std::span<const float> ranks(const Update& update, size_t which) const {
     const size_t begin = update.ranks_begin + which * update.num_ranks;
     return std::span(per_rank).subspan(begin, update.num_ranks);

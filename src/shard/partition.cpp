@@ -47,10 +47,11 @@ Partition::Partition(
           static_cast<int64_t>(c10::elementSize(state_dtype_))),
       layout_(make_layout(parameters_, group->size(), options.bucket_numel)) {
   const int stage = options.stage;
-  parameter_home_ = stage == 0 ? Home::full
-      : options.shared_memory  ? Home::once
-      : stage == 3             ? Home::shard
-                               : Home::full;
+  const bool one_host = group->reach().is_one_host();
+  parameter_home_ = stage == 0                              ? Home::full
+      : stage == 3 && (!options.shared_memory || !one_host) ? Home::shard
+      : options.shared_memory                               ? Home::once
+                                                            : Home::full;
   if (options.trainable) {
     gradient_home_ = stage <= 1 ? Home::full : Home::shard;
     state_home_ = stage == 0 ? Home::full : Home::shard;
@@ -59,7 +60,12 @@ Partition::Partition(
     offsets_.push_back(offsets_of(rank));
   }
   window_ = comm::make_window(
-      group, offsets_[static_cast<size_t>(group->rank())].total);
+      group,
+      offsets_[static_cast<size_t>(group->rank())].total,
+      {.common_bytes =
+           numel_at(
+               parameter_home_ == Home::once ? Home::full : Home::none, 0) *
+           element_bytes_});
 }
 
 int64_t Partition::numel_at(Home home, int rank) const {
@@ -152,25 +158,36 @@ int Partition::number_of(const at::Tensor& tensor) const {
 int64_t Partition::read(int number, std::byte* to) const {
   const Range range = layout_.parameter(number);
   int64_t received = 0;
+  std::vector<comm::WindowRead> reads;
   layout_.for_each_slice(range, [&](const OwnedSlice& slice) {
     const bool elsewhere =
         parameter_home_ == Home::shard && slice.rank != rank_;
+    const int from = elsewhere ? slice.rank : rank_;
     const int64_t bytes = slice.range.numel() * element_bytes_;
-    std::memcpy(
-        to + (slice.range.begin - range.begin) * element_bytes_,
-        parameter_at(
-            elsewhere ? slice.rank : rank_,
-            slice.range.begin,
-            slice.shard_offset),
-        static_cast<size_t>(bytes));
+    reads.push_back(
+        {.rank = from,
+         .place = parameter_at(from, slice.range.begin, slice.shard_offset),
+         .to = to + (slice.range.begin - range.begin) * element_bytes_,
+         .bytes = bytes});
     received += elsewhere ? bytes : 0;
+    window_->traffic->count_from_other_hosts(
+        window_->is_here(from) ? 0 : bytes);
   });
+  comm::read_window(*window_, reads);
   return received;
 }
 
 void Partition::write(int number, const std::byte* from) const {
   const Range range = layout_.parameter(number);
+  const auto& reach = window_->reach;
+  const bool leads_here = !reach || reach->hosts().local_rank(rank_) == 0;
+  if (parameter_home_ == Home::once && !leads_here) {
+    return;
+  }
   layout_.for_each_slice(range, [&](const OwnedSlice& slice) {
+    if (parameter_home_ == Home::shard && reach && slice.rank != rank_) {
+      return;
+    }
     std::memcpy(
         parameter_at(
             parameter_home_ == Home::shard ? slice.rank : rank_,
@@ -204,9 +221,17 @@ std::vector<OwnedSlice> Partition::updated_slices(int rank) const {
 }
 
 int64_t Partition::parameter_bytes() const {
-  const Home home =
-      parameter_home_ == Home::once ? Home::shard : parameter_home_;
-  return numel_at(home, rank_) * element_bytes_;
+  if (parameter_home_ != Home::once) {
+    return numel_at(parameter_home_, rank_) * element_bytes_;
+  }
+  if (!window_->reach) {
+    return layout_.shard_numel(rank_) * element_bytes_;
+  }
+  const auto& hosts = window_->reach->hosts();
+  const auto& here = hosts.ranks_of(hosts.host_of(rank_));
+  const auto share = chunk_range(
+      layout_.numel(), hosts.local_rank(rank_), static_cast<int>(here.size()));
+  return share.numel * element_bytes_;
 }
 
 int64_t Partition::gradient_bytes() const {

@@ -13,7 +13,8 @@
 //   3      1/N            | once           1/N               1/N
 //
 // where "once" is with shared memory: one copy, in which every rank reads all
-// and writes its own slices.
+// and writes its own slices. Over several hosts each of them has one copy; but
+// stage 3, where parameters are partitioned over all ranks.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -114,7 +115,8 @@ class Partition {
 
   // Copies a whole parameter, in the order of memory, from where it lies, or to
   // where it belongs: to this rank's copy, or to every owner's shard. read()
-  // returns the bytes that came from other ranks.
+  // returns the bytes that came from other ranks. Over several hosts every rank
+  // writes what it owns, and the first rank of a host the copy there.
   int64_t read(int number, std::byte* to) const;
   void write(int number, const std::byte* from) const;
 

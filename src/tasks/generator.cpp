@@ -2,7 +2,6 @@
 
 #include <zero/engine.h>
 
-#include <filesystem>
 #include <optional>
 
 #include "base/error.h"
@@ -13,24 +12,6 @@
 namespace zero::tasks {
 
 namespace {
-
-bool is_model(const std::string& folder) {
-  return std::filesystem::exists(folder + "/model.safetensors");
-}
-
-// How many bytes of the text are whole characters: a token may end within one.
-size_t whole_characters(std::string_view text) {
-  size_t whole = 0;
-  while (whole < text.size()) {
-    const auto rest = text.substr(whole);
-    constexpr size_t kLongest = 4;
-    if (data::begins_outside_utf8(rest) && rest.size() < kLongest) {
-      break; // its other bytes may come
-    }
-    whole += data::first_character(rest).size();
-  }
-  return whole;
-}
 
 Config for_reading_only() {
   Config config;
@@ -43,7 +24,7 @@ Config for_reading_only() {
 
 std::string model_folder(const std::string& folder) {
   for (const char* name : {"/best", "/model", ""}) {
-    if (is_model(folder + name)) {
+    if (models::has_weights(folder + name)) {
       return folder + name;
     }
   }
@@ -70,10 +51,6 @@ void generate_text(
     tokenizer = data::read_tokenizer(model);
     gpt = models::load_gpt(model);
     tokens = tokenizer->encode(prompt);
-    if (tokens.empty()) {
-      throw ConfigError(
-          "the prompt is empty. Fix: give a text to go on with, --prompt");
-    }
   });
   gpt->eval();
   for (at::Tensor& parameter : gpt->parameters()) {
@@ -86,22 +63,24 @@ void generate_text(
   models::GenerateOptions known = options;
   known.num_known = tokenizer->vocabulary();
   const auto end = tokenizer->end_of_text();
+  const auto write_on_one = [&](std::string_view text) {
+    if (world.rank() == 0) {
+      write(text);
+    }
+  };
+  write_on_one(prompt);
   std::string pending;
   models::generate(gpt, tokens, known, [&](int64_t token) {
     if (end && token == *end) {
       return false;
     }
     pending += tokenizer->decode({token});
-    const size_t whole = whole_characters(pending);
-    if (world.rank() == 0) {
-      write(std::string_view(pending).substr(0, whole));
-    }
+    const size_t whole = data::without_cut_character(pending).size();
+    write_on_one(std::string_view(pending).substr(0, whole));
     pending.erase(0, whole);
     return true;
   });
-  if (world.rank() == 0) {
-    write(pending);
-  }
+  write_on_one(pending + "\n");
 }
 
 } // namespace zero::tasks

@@ -1,14 +1,17 @@
 // Learns which class an image is of.
-#include <ATen/Parallel.h>
 #include <ATen/ops/cross_entropy_loss.h>
 
+#include <algorithm>
 #include <filesystem>
+#include <nlohmann/json.hpp>
 #include <optional>
 #include <utility>
 
 #include "base/error.h"
+#include "base/file_io.h"
 #include "base/quantity.h"
 #include "checkpoint/safetensors_reader.h"
+#include "data/channel_statistics.h"
 #include "data/image_batch.h"
 #include "data/image_folder.h"
 #include "data/image_set.h"
@@ -63,39 +66,67 @@ ImageSets read_idx_folder(const std::string& folder) {
   return {read("train"), read("t10k")};
 }
 
-ImageSets read_image_folders(const DataConfig& config) {
+// A class has the number that it has in training, also where others are
+// missing.
+void renumber(ImageSet& set, const std::vector<std::string>& known) {
+  auto* label = set.labels.mutable_data_ptr<int64_t>();
+  for (int64_t i = 0; i < set.size(); ++i, ++label) {
+    const auto& name = set.class_names[static_cast<size_t>(*label)];
+    *label = std::find(known.begin(), known.end(), name) - known.begin();
+  }
+  set.num_classes = static_cast<int64_t>(known.size());
+  set.class_names = known;
+}
+
+ImageSets read_image_folders(
+    const DataConfig& config,
+    std::vector<std::string>& notes) {
   constexpr int64_t kColours = 3;
   const auto read = [&](const std::vector<std::string>& names) {
-    return data::read_image_folder(
-        first_that_exists(config.path, names),
-        config.size,
-        kColours,
-        at::get_num_threads());
+    return data::open_image_folder(
+        first_that_exists(config.path, names), config.size, kColours);
   };
   ImageSets sets{read({"train"}), read({"val", "validation", "test"})};
-  if (sets.training.num_classes != sets.evaluation.num_classes) {
-    throw ConfigError(c10::str(
-        "'",
-        config.path,
-        "' has ",
-        sets.training.num_classes,
-        " classes to train on and ",
-        sets.evaluation.num_classes,
-        " to evaluate with. Fix: give both the same folders"));
+  const auto& known = sets.training.class_names;
+  for (const std::string& name : sets.evaluation.class_names) {
+    if (std::find(known.begin(), known.end(), name) == known.end()) {
+      throw ConfigError(c10::str(
+          "'",
+          config.path,
+          "' has the class '",
+          name,
+          "' to evaluate with, but not to train on. Fix: give both the same "
+          "folders"));
+    }
+  }
+  for (const std::string& name : known) {
+    const auto& there = sets.evaluation.class_names;
+    if (std::find(there.begin(), there.end(), name) == there.end()) {
+      notes.push_back(c10::str(
+          "note     no image of the class '", name, "' to evaluate with"));
+    }
+  }
+  if (known != sets.evaluation.class_names) {
+    renumber(sets.evaluation, known);
   }
   return sets;
 }
 
-ImageSets read_images(const DataConfig& config) {
+ImageSets read_images(
+    const DataConfig& config,
+    std::vector<std::string>& notes) {
   switch (config.type) {
     case DataConfig::Type::cifar10:
       return read_cifar10_folder(config.path);
     case DataConfig::Type::idx:
       return read_idx_folder(config.path);
     default:
-      return read_image_folders(config);
+      return read_image_folders(config, notes);
   }
 }
+
+// Files have to be decoded, so a part of them stands for all.
+constexpr int64_t kMeasuredFiles = 256;
 
 // Of each channel of the images to train on, unless the file says otherwise.
 data::ImageOptions image_options(
@@ -107,19 +138,17 @@ data::ImageOptions image_options(
       .mean = {config.data.mean.begin(), config.data.mean.end()},
       .deviation = {config.data.std.begin(), config.data.std.end()},
       .seed = static_cast<uint64_t>(config.train.seed)};
-  const int64_t num_channels = images.images.size(1);
-  for (int64_t channel = 0; channel < num_channels; ++channel) {
-    const at::Tensor values =
-        images.images.select(1, channel).to(at::kFloat).div_(255);
-    if (config.data.mean.empty()) {
-      options.mean.push_back(values.mean().item<float>());
+  if (options.mean.empty() || options.deviation.empty()) {
+    const auto measured = data::measure_channels(
+        images, images.class_names.empty() ? images.size() : kMeasuredFiles);
+    if (options.mean.empty()) {
+      options.mean = measured.mean;
     }
-    if (config.data.std.empty()) {
-      const auto deviation = values.std().item<float>();
-      options.deviation.push_back(deviation > 0 ? deviation : 1);
+    if (options.deviation.empty()) {
+      options.deviation = measured.deviation;
     }
   }
-  check(options, num_channels);
+  check(options, images.image_sizes[0]);
   return options;
 }
 
@@ -130,46 +159,40 @@ models::ResNet make_resnet(
   const ModelConfig& model = config.model;
   const int64_t num_classes = model.num_classes.value_or(images.num_classes);
   if (num_classes < images.num_classes) {
-    throw ConfigError(c10::str(
-        "model.num_classes is ",
-        num_classes,
-        ", the data has ",
-        images.num_classes,
-        ". Fix: set it to at least as many, or leave it out"));
+    config.as_asked_by("model.num_classes", [&] {
+      throw ConfigError(c10::str(
+          "got ",
+          num_classes,
+          ", the data has ",
+          images.num_classes,
+          ". Fix: set it to at least as many, or leave it out"));
+    });
   }
   models::ResNet net(models::ResNetOptions{
       .depth = model.depth,
       .num_classes = num_classes,
-      .num_channels = images.images.size(1),
+      .num_channels = images.image_sizes[0],
       .stem = model.stem});
   if (model.load) {
-    const checkpoint::SafetensorsReader weights(*model.load);
-    for (const std::string& name :
-         models::load_weights(*net, weights, {.may_stay = "fc."})) {
+    const auto left = config.as_asked_by("model.load", [&] {
+      return models::load_weights(
+          *net,
+          checkpoint::SafetensorsReader(*model.load),
+          {.may_stay = "fc.", .may_be_missing = ".num_batches_tracked"});
+    });
+    for (const std::string& what : left) {
       notes.push_back(c10::str(
-          "load     ",
-          name,
-          " is not in '",
-          *model.load,
-          "' with these sizes, and begins anew"));
+          "load     ", what, " in '", *model.load, "', and begins anew"));
     }
   }
   return net;
-}
-
-std::vector<int64_t> numbers_from(int64_t begin, int64_t end) {
-  std::vector<int64_t> numbers;
-  for (int64_t i = begin; i < end; ++i) {
-    numbers.push_back(i);
-  }
-  return numbers;
 }
 
 class ImageTask final : public Task {
  public:
   explicit ImageTask(const TrainConfig& config)
       : config_(config),
-        sets_(read_images(config.data)),
+        sets_(read_images(config.data, notes_)),
         options_(image_options(config, sets_.training)),
         net_(make_resnet(config, sets_.training, notes_)) {}
 
@@ -189,20 +212,20 @@ class ImageTask final : public Task {
         config_.model.depth,
         is_small ? " for small images" : "",
         ", ",
-        sets_.training.num_classes,
+        num_classes(),
         " classes");
   }
 
   std::string describe_data() const override {
-    const auto sizes = sets_.training.images.sizes();
+    const auto& sizes = sets_.training.image_sizes;
     return c10::str(
         base::grouped(sets_.training.size()),
         " images of ",
+        sizes[0],
+        " x ",
         sizes[1],
         " x ",
         sizes[2],
-        " x ",
-        sizes[3],
         " to train on, ",
         base::grouped(sets_.evaluation.size()),
         " to evaluate with");
@@ -230,8 +253,12 @@ class ImageTask final : public Task {
   }
 
   Batch evaluation_batch(int64_t begin, int64_t end) const override {
-    auto batch = data::evaluation_batch(
-        sets_.evaluation, numbers_from(begin, end), options_);
+    std::vector<int64_t> numbers;
+    for (int64_t i = begin; i < end; ++i) {
+      numbers.push_back(
+          spread(i, num_evaluation_samples(), sets_.evaluation.size()));
+    }
+    auto batch = data::evaluation_batch(sets_.evaluation, numbers, options_);
     return {std::move(batch.images), std::move(batch.labels)};
   }
 
@@ -267,15 +294,52 @@ class ImageTask final : public Task {
         {"top5", sums[3] / sums[0]}};
   }
 
-  void write_model_files(const std::string& /*folder*/) const override {}
+  // One pixel of one image has no variance to normalise by.
+  void check_batch(int64_t num_samples) const override {
+    const bool is_small =
+        config_.model.stem == models::ResNetOptions::Stem::small;
+    const int64_t reduced = is_small ? 8 : 32; // times smaller at the end
+    const auto& sizes = sets_.training.image_sizes;
+    if (num_samples == 1 && sizes[1] <= reduced && sizes[2] <= reduced) {
+      throw ConfigError(c10::str(
+          "batch normalisation of images of ",
+          sizes[1],
+          " x ",
+          sizes[2],
+          " needs at least 2 of them on each rank. Fix: raise "
+          "train_batch_size",
+          is_small ? "" : R"(, or choose "stem": "small")"));
+    }
+  }
+
+  // What has to be done to images that the network is to see, and what its
+  // answers mean.
+  void write_model_files(const std::string& folder) const override {
+    const nlohmann::ordered_json about{
+        {"model_type", "resnet"},
+        {"depth", config_.model.depth},
+        {"stem",
+         config_.model.stem == models::ResNetOptions::Stem::small ? "small"
+                                                                  : "imagenet"},
+        {"num_classes", num_classes()},
+        {"class_names", sets_.training.class_names},
+        {"image_size", sets_.training.image_sizes},
+        {"image_mean", options_.mean},
+        {"image_std", options_.deviation}};
+    base::write_file(folder + "/config.json", about.dump(2) + "\n");
+  }
 
  private:
   static constexpr int64_t kTop = 5;
 
+  int64_t num_classes() const {
+    return config_.model.num_classes.value_or(sets_.training.num_classes);
+  }
+
   TrainConfig config_;
+  std::vector<std::string> notes_;
   ImageSets sets_;
   data::ImageOptions options_;
-  std::vector<std::string> notes_;
   models::ResNet net_;
 };
 

@@ -2,21 +2,22 @@
 
 #include <fcntl.h>
 #include <sys/file.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <filesystem>
 #include <initializer_list>
+#include <string_view>
 #include <system_error>
 #include <utility>
 
 #include "base/error.h"
+#include "base/file_io.h"
 
 namespace zero::tasks {
 
 namespace {
-
-constexpr const char* kLockName = ".lock";
 
 // All that a run makes.
 constexpr std::initializer_list<const char*> kRunNames{
@@ -29,27 +30,74 @@ constexpr std::initializer_list<const char*> kRunNames{
     "best",
     "tensorboard"};
 
+// Without slashes at its end, so that paths in it have one.
+std::string made(std::string folder) {
+  while (folder.size() > 1 && folder.ends_with('/')) {
+    folder.pop_back();
+  }
+  base::make_folders(folder);
+  return folder;
+}
+
+// Every run says in it how it ended, or that it has not.
+bool is_of_a_run(const std::string& path) {
+  return std::filesystem::is_regular_file(path) &&
+      base::read_file(path, "'" + path + "'", kMaxFactsBytes)
+          .find("\"ended\"") != std::string::npos;
+}
+
 } // namespace
 
-OutputFolder::OutputFolder(std::string folder, bool overwrite)
-    : folder_(std::move(folder)) {
-  std::error_code error;
-  std::filesystem::create_directories(folder_, error);
-  if (error) {
-    throw IoError(c10::str(
-        "cannot make the output folder '",
-        folder_,
-        "': ",
-        error.message(),
-        ". Fix: name a place that you may write to, with --out"));
+FolderLock::FolderLock(const std::string& folder)
+    : path_(folder + "/.libzero-run.lock") {
+  // The one before may have removed the file between our opening and locking
+  // it: then it is no lock any more.
+  struct stat locked = {};
+  struct stat named = {};
+  do {
+    open_and_lock(folder);
+    ::fstat(file_.get(), &locked);
+  } while (::stat(path_.c_str(), &named) != 0 || named.st_ino != locked.st_ino);
+}
+
+FolderLock::~FolderLock() {
+  if (file_.valid()) {
+    ::unlink(path_.c_str());
   }
-  lock();
+}
+
+void FolderLock::open_and_lock(const std::string& folder) {
+  base::UniqueFd file(
+      ::open(path_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666));
+  if (!file.valid()) {
+    throw IoError(base::system_message(
+        c10::str(
+            "cannot write into the output folder '",
+            folder,
+            "'. Fix: name a place that you may write to, with --out"),
+        "open",
+        errno));
+  }
+  if (::flock(file.get(), LOCK_EX | LOCK_NB) != 0) {
+    if (errno == EWOULDBLOCK) {
+      throw ConfigError(c10::str(
+          "another run is at work in the output folder '",
+          folder,
+          "'. Fix: wait for it, or name another folder with --out"));
+    }
+    throw IoError(base::system_message("cannot lock " + path_, "flock", errno));
+  }
+  file_ = std::move(file);
+}
+
+OutputFolder::OutputFolder(std::string folder, bool overwrite)
+    : folder_(made(std::move(folder))), lock_(folder_) {
   refuse_what_is_there(overwrite);
 }
 
 // What is not known to be a run's is never removed.
 void OutputFolder::refuse_what_is_there(bool overwrite) const {
-  const bool has_run = std::filesystem::exists(path("metrics.jsonl"));
+  const bool has_run = is_of_a_run(path("run.json"));
   if (has_run && !overwrite) {
     throw ConfigError(c10::str(
         "the output folder '",
@@ -69,33 +117,12 @@ void OutputFolder::refuse_what_is_there(bool overwrite) const {
   }
 }
 
-void OutputFolder::lock() {
-  const std::string name = path(kLockName);
-  lock_ =
-      base::UniqueFd(::open(name.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666));
-  if (!lock_.valid()) {
-    throw IoError(base::system_message(
-        c10::str(
-            "cannot write into the output folder '",
-            folder_,
-            "'. Fix: name a place that you may write to, with --out"),
-        "open",
-        errno));
-  }
-  if (::flock(lock_.get(), LOCK_EX | LOCK_NB) != 0) {
-    if (errno == EWOULDBLOCK) {
-      throw ConfigError(c10::str(
-          "another run is at work in the output folder '",
-          folder_,
-          "'. Fix: wait for it, or name another folder with --out"));
-    }
-    throw IoError(base::system_message("cannot lock " + name, "flock", errno));
-  }
-}
-
 void OutputFolder::remove_old_run() const {
   for (const char* name : kRunNames) {
-    std::filesystem::remove_all(path(name));
+    // It says whose the others are, and is replaced.
+    if (std::string_view(name) != "run.json") {
+      std::filesystem::remove_all(path(name));
+    }
   }
 }
 

@@ -7,11 +7,29 @@
 // It is locked while it lives, so that two runs cannot mix their files.
 #pragma once
 
+#include <cstddef>
 #include <string>
 
 #include "base/unique_fd.h"
 
 namespace zero::tasks {
+
+inline constexpr size_t kMaxFactsBytes = size_t{1} << 20; // of run.json
+
+// Held by one process at a time; the system frees it if that dies.
+class FolderLock {
+ public:
+  // Throws: ConfigError if another process has it; IoError.
+  explicit FolderLock(const std::string& folder);
+  FolderLock(FolderLock&&) = default;
+  ~FolderLock(); // leaves no file
+
+ private:
+  void open_and_lock(const std::string& folder);
+
+  std::string path_;
+  base::UniqueFd file_;
+};
 
 class OutputFolder {
  public:
@@ -30,11 +48,10 @@ class OutputFolder {
   }
 
  private:
-  void lock();
   void refuse_what_is_there(bool overwrite) const;
 
   std::string folder_;
-  base::UniqueFd lock_;
+  FolderLock lock_;
 };
 
 // "runs/NAME-1", or the first number that is free; `name` is that of the

@@ -3,8 +3,11 @@
 #include <algorithm>
 #include <array>
 #include <cstdio>
+#include <ctime>
 #include <filesystem>
 #include <numeric>
+#include <optional>
+#include <utility>
 
 #include "base/error.h"
 #include "base/file_io.h"
@@ -19,22 +22,26 @@ using RecordJson = nlohmann::ordered_json;
 
 namespace {
 
-std::string make_folder(const std::string& path) {
-  std::error_code error;
-  std::filesystem::create_directories(path, error);
-  if (error) {
-    throw IoError(c10::str("cannot make '", path, "': ", error.message()));
-  }
+constexpr const char* kRunning = "running"; // as run.json has it
+
+void write_facts_to(const std::string& path, const RecordJson& facts) {
+  base::write_file(
+      path,
+      facts.dump(2, ' ', false, RecordJson::error_handler_t::replace) + "\n");
+}
+
+std::string made_folder(const std::string& path) {
+  base::make_folders(path);
   return path;
 }
 
-OutputFolder open_empty(const TrainOptions& options) {
-  OutputFolder folder(
-      options.out.empty() ? next_output_folder(options.config_path)
-                          : options.out,
-      options.overwrite);
+// First of all: by this a folder is known to be a run's, and what is in it not
+// to be that of the run before.
+RecordJson begun(const OutputFolder& folder) {
+  RecordJson facts{{"ended", kRunning}};
+  write_facts_to(folder.path("run.json"), facts);
   folder.remove_old_run();
-  return folder;
+  return facts;
 }
 
 RecordJson memory_json(const MemoryAccount& memory) {
@@ -59,29 +66,161 @@ std::string to_line(const RecordJson& json) {
   return json.dump(-1, ' ', false, RecordJson::error_handler_t::replace);
 }
 
+std::string now_as_text() {
+  const std::time_t now = std::time(nullptr);
+  std::tm parts = {};
+  ::gmtime_r(&now, &parts);
+  std::array<char, 32> text{};
+  std::strftime(text.data(), text.size(), "%Y-%m-%dT%H:%M:%SZ", &parts);
+  return text.data();
+}
+
 std::string formatted_number(const char* format, double value) {
   std::array<char, 64> text{};
   std::snprintf(text.data(), text.size(), format, value);
   return text.data();
 }
 
-double sum(const std::vector<double>& values) {
-  return std::accumulate(values.begin(), values.end(), 0.0);
+double sum(const std::vector<int64_t>& values) {
+  return static_cast<double>(
+      std::accumulate(values.begin(), values.end(), int64_t{0}));
 }
 
 } // namespace
 
-RunRecord::RunRecord(const TrainConfig& config, const TrainOptions& options)
-    : folder_(open_empty(options)),
+OutputFolder open_output(const TrainOptions& options) {
+  return {
+      options.out.empty() ? next_output_folder(options.config_path)
+                          : options.out,
+      options.overwrite};
+}
+
+RunRecord::RunRecord(
+    const TrainConfig& config,
+    const TrainOptions& options,
+    OutputFolder folder)
+    : folder_(std::move(folder)),
+      facts_(begun(folder_)),
       metrics_(folder_.path("metrics.jsonl")),
-      events_(make_folder(folder_.path("tensorboard"))),
+      events_(made_folder(folder_.path("tensorboard"))),
       progress_(options.terminal_fd) {
   base::write_file(folder_.path("config.json"), config.to_json());
 }
 
-void RunRecord::begin(int64_t num_steps, int64_t report_every) {
-  num_steps_ = num_steps;
-  report_every_ = report_every;
+void RunRecord::begin(const RunFacts& facts) {
+  started_ = base::Clock::now();
+  num_steps_ = facts.num_steps;
+  report_every_ = facts.report_every;
+  say(c10::str(
+      "model    ",
+      facts.model,
+      ", ",
+      base::in_short(static_cast<double>(facts.num_parameters)),
+      " parameters"));
+  for (const std::string& note : facts.notes) {
+    say(note);
+  }
+  say("data     " + facts.data);
+  say(c10::str(
+      "ranks    ",
+      facts.num_ranks,
+      " with ",
+      base::counted(facts.num_threads, "thread"),
+      facts.num_ranks == 1 ? "" : " each",
+      ", ZeRO stage ",
+      facts.stage,
+      facts.shared_memory ? ", shared memory" : ""));
+  say(c10::str(
+      "batch    ",
+      base::grouped(facts.sizes.train),
+      " ",
+      facts.sample_name,
+      " = ",
+      facts.sizes.micro,
+      " x ",
+      base::counted(facts.sizes.accumulation, "micro-step"),
+      " x ",
+      base::counted(facts.num_ranks, "rank"),
+      "; ",
+      base::counted(facts.num_steps, "step"),
+      ", ",
+      base::in_short(facts.num_epochs),
+      " epochs"));
+  say(c10::str(
+      "memory   of each rank: parameters ",
+      base::in_bytes(facts.memory.parameters),
+      ", gradients ",
+      base::in_bytes(facts.memory.gradients),
+      ", optimizer ",
+      base::in_bytes(facts.memory.optimizer),
+      ", buffers ",
+      base::in_bytes(facts.memory.buffers),
+      "; activations come on top"));
+  say("output   " + folder_.folder());
+  facts_ = {
+      {"model", facts.model},
+      {"data", facts.data},
+      {"parameters", facts.num_parameters},
+      {"ranks", facts.num_ranks},
+      {"threads per rank", facts.num_threads},
+      {"stage", facts.stage},
+      {"samples in a batch", facts.sizes.train},
+      {"steps", facts.num_steps},
+      {"started", now_as_text()},
+      {"ended", kRunning}};
+  write_facts();
+}
+
+void RunRecord::end(const RunEnd& end) {
+  const double seconds = base::seconds_since(started_);
+  facts_["ended"] = end.how;
+  facts_["seconds"] = seconds;
+  for (const auto& [name, value] : end.last) {
+    facts_["last " + name] = value;
+  }
+  for (const auto& [name, value] : end.best) {
+    facts_["best " + name] = value;
+  }
+  if (!end.best.empty()) {
+    facts_["best step"] = end.best_step;
+  }
+  write_facts();
+  const std::string report = folder_.path("report.html");
+  report::write_html_report({report::read_run(folder_.folder())}, report);
+  say(c10::str(
+      end.how.starts_with("failed") ? "failed" : end.how,
+      " after ",
+      base::counted(end.step, "step"),
+      ", ",
+      base::in_time(seconds)));
+  say("report   " + report);
+}
+
+void end_unended_run(const std::string& folder, const std::string& how) {
+  const std::string path = folder + "/run.json";
+  if (!std::filesystem::exists(path)) {
+    return;
+  }
+  std::optional<FolderLock> lock;
+  try {
+    lock.emplace(folder);
+  } catch (const Error&) { // it is another's, who is at work
+    return;
+  }
+  auto facts = RecordJson::parse(
+      base::read_file(path, "'" + path + "'", kMaxFactsBytes),
+      /*callback=*/nullptr,
+      /*allow_exceptions=*/false);
+  if (!facts.is_object() || facts.value("ended", "") != kRunning) {
+    return;
+  }
+  facts["ended"] = how;
+  try {
+    write_facts_to(path, facts);
+    report::write_html_report(
+        {report::read_run(folder)}, folder + "/report.html");
+  } catch (const IoError&) { // of a full disk the run itself has told
+  }
 }
 
 void RunRecord::say(const std::string& line) {
@@ -181,28 +320,8 @@ void RunRecord::add(const EvaluationRecord& evaluation) {
       evaluation.is_best ? "; the best so far)" : ")"));
 }
 
-void RunRecord::set_fact(const std::string& name, const std::string& text) {
-  facts_[name] = text;
-}
-
-void RunRecord::set_fact(const std::string& name, double number) {
-  facts_[name] = number;
-}
-
-void RunRecord::set_fact(const std::string& name, int64_t number) {
-  facts_[name] = number;
-}
-
 void RunRecord::write_facts() const {
-  base::write_file(
-      folder_.path("run.json"),
-      facts_.dump(2, ' ', false, RecordJson::error_handler_t::replace) + "\n");
-}
-
-std::string RunRecord::write_report() const {
-  std::string path = folder_.path("report.html");
-  report::write_html_report({report::read_run(folder_.folder())}, path);
-  return path;
+  write_facts_to(folder_.path("run.json"), facts_);
 }
 
 } // namespace zero::tasks

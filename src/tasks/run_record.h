@@ -13,6 +13,7 @@
 #include <string>
 #include <vector>
 
+#include "base/clock.h"
 #include "report/event_file.h"
 #include "report/metrics_file.h"
 #include "report/progress.h"
@@ -30,6 +31,33 @@ struct TrainOptions {
   int terminal_fd = -1;
 };
 
+// What a person wants to know before the first step.
+struct RunFacts {
+  std::string model;
+  std::string data;
+  std::vector<std::string> notes;
+  int64_t num_parameters = 0;
+  int num_ranks = 1;
+  int num_threads = 1;
+  int stage = 0;
+  bool shared_memory = false;
+  BatchSizes sizes;
+  std::string sample_name;
+  int64_t num_steps = 0;
+  double num_epochs = 0;
+  int64_t report_every = 1;
+  MemoryAccount memory; // of each rank
+};
+
+// And after the last one.
+struct RunEnd {
+  std::string how;
+  int64_t step = 0;
+  Results last; // of an evaluation; empty: there was none
+  Results best;
+  int64_t best_step = 0;
+};
+
 // What an update was like.
 struct UpdateRecord {
   int64_t step = 0;
@@ -45,7 +73,7 @@ struct UpdateRecord {
   // By rank.
   std::vector<double> waiting; // seconds
   std::vector<double> communication; // seconds
-  std::vector<double> resident; // bytes
+  std::vector<int64_t> resident; // bytes
 };
 
 struct EvaluationRecord {
@@ -57,41 +85,48 @@ struct EvaluationRecord {
   bool is_best = false;
 };
 
+// Throws: as OutputFolder does.
+OutputFolder open_output(const TrainOptions& options);
+
 class RunRecord {
  public:
-  // Throws: as OutputFolder does; IoError.
-  RunRecord(const TrainConfig& config, const TrainOptions& options);
+  // What was in the folder is removed. Throws: IoError.
+  RunRecord(
+      const TrainConfig& config,
+      const TrainOptions& options,
+      OutputFolder folder);
 
-  void begin(int64_t num_steps, int64_t report_every);
+  // Says and writes down what begins.
+  void begin(const RunFacts& facts);
 
   void say(const std::string& line);
   void add(const UpdateRecord& update);
   void add(const EvaluationRecord& evaluation);
 
-  // What the report's table shows, and run.json has.
-  void set_fact(const std::string& name, const std::string& text);
-  void set_fact(const std::string& name, double number);
-  void set_fact(const std::string& name, int64_t number);
-  void write_facts() const;
-
-  // Writes the page that shows the run, and returns its path.
-  std::string write_report() const;
+  // Says and writes down how it ended, and makes the page that shows the run.
+  void end(const RunEnd& end);
 
   const OutputFolder& folder() const {
     return folder_;
   }
 
  private:
+  void write_facts() const;
+
   OutputFolder folder_;
+  nlohmann::ordered_json facts_; // run.json, and a table of the report
   report::MetricsFile metrics_;
   report::EventFile events_;
   report::Progress progress_;
-  nlohmann::ordered_json facts_;
+  base::TimePoint started_;
   int64_t num_steps_ = 0;
   int64_t report_every_ = 1;
   double seconds_ = 0; // of all updates
   double seconds_since_line_ = 0;
   int64_t updates_since_line_ = 0;
 };
+
+// For a run whose rank 0 could not say how it ended, since it was killed.
+void end_unended_run(const std::string& folder, const std::string& how);
 
 } // namespace zero::tasks

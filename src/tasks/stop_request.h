@@ -1,6 +1,6 @@
 // Defines StopRequest: turns Ctrl-C and SIGTERM into a wish that the run looks
-// at between steps. The second one ends the process as ever. What is ignored,
-// as SIGHUP is under nohup, stays so.
+// at between steps. A second one, later, ends the process as ever. What is
+// ignored, as SIGHUP is under nohup, stays so.
 #pragma once
 
 #include <csignal>

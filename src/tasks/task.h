@@ -10,6 +10,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <utility>
@@ -65,14 +66,27 @@ class Task {
   virtual Sums measure(const Batch& batch) = 0;
   virtual Results results(const Sums& sums) const = 0;
 
-  // A passage that the model goes on with; empty if there is none.
-  virtual std::string sample() {
+  // A passage that the model goes on with, as long as `goes_on` says so; empty
+  // if there is none.
+  virtual std::string sample(const std::function<bool()>& /*goes_on*/) {
     return {};
   }
+
+  // Throws: ConfigError if so many samples cannot be trained on at a time.
+  virtual void check_batch(int64_t /*num_samples*/) const {}
 
   // What belongs beside model.safetensors for others to use it.
   virtual void write_model_files(const std::string& folder) const = 0;
 };
+
+// The place of number `i` of `count` that are spread evenly over `places`.
+inline int64_t spread(int64_t i, int64_t count, int64_t places) {
+  return count > 1
+      ? static_cast<int64_t>(
+            static_cast<double>(i) * static_cast<double>(places - 1) /
+            static_cast<double>(count - 1))
+      : 0;
+}
 
 // Reads the data and builds the model, with rank 0's weights or those that
 // "load" names. Throws: ConfigError, IoError, CorruptionError.

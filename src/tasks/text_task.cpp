@@ -8,8 +8,10 @@
 
 #include "base/error.h"
 #include "base/file_io.h"
+#include "base/memory.h"
 #include "base/quantity.h"
 #include "data/bpe_tokenizer.h"
+#include "data/choose_tokenizer.h"
 #include "data/token_file.h"
 #include "data/token_windows.h"
 #include "data/tokenizer.h"
@@ -29,28 +31,28 @@ namespace {
 
 constexpr size_t kMaxTextBytes = size_t{4} << 30;
 
-std::unique_ptr<Tokenizer> make_tokenizer(
-    const DataConfig& config,
-    const std::string& text) {
-  switch (config.tokenizer) {
-    case DataConfig::Tokenizer::byte:
-      return data::make_byte_tokenizer();
-    case DataConfig::Tokenizer::gpt2:
-      return data::read_bpe_tokenizer(*config.vocab, *config.merges);
-    case DataConfig::Tokenizer::character:
-      break;
-  }
-  return data::make_character_tokenizer(text);
-}
-
 // The tokens to train on and those to evaluate with, and what they mean.
 class Corpus {
  public:
-  explicit Corpus(const DataConfig& config) {
-    if (config.type == DataConfig::Type::text) {
-      read_text(config);
+  explicit Corpus(const TrainConfig& config) {
+    const auto& load = config.model.load;
+    if (load && data::has_tokenizer(*load)) {
+      known_ = data::read_tokenizer(*load);
+    }
+    if (config.data.type == DataConfig::Type::text) {
+      read_text(config.data);
     } else {
-      map_files(config);
+      map_files(config.data);
+    }
+    if (known_ && tokenizer_ && !data::have_same_tokens(*known_, *tokenizer_)) {
+      config.as_asked_by("model.load", [] {
+        throw ConfigError(
+            "the tokens of the data are not those that the loaded model was "
+            "trained with. Fix: use the tokenizer that is beside the model");
+      });
+    }
+    if (!tokenizer_) {
+      tokenizer_ = std::move(known_);
     }
   }
 
@@ -64,6 +66,16 @@ class Corpus {
   }
   int64_t num_evaluation_tokens() const {
     return evaluation_.numel();
+  }
+
+  // Those of a file that takes long to read are looked at when they are used.
+  void check_tokens(int64_t vocabulary) const {
+    constexpr int64_t kSoonRead = int64_t{1} << 28;
+    for (const Part* part : {&training_, &evaluation_}) {
+      if (part->file != nullptr && part->file->num_tokens() <= kSoonRead) {
+        part->file->check_all(vocabulary);
+      }
+    }
   }
 
   TokenWindows training_windows(int64_t length, int64_t vocabulary) const {
@@ -90,7 +102,9 @@ class Corpus {
     const std::string text = read_whole(config.path);
     const std::string more =
         config.validation_path ? read_whole(*config.validation_path) : "";
-    tokenizer_ = make_tokenizer(config, text + more);
+    tokenizer_ = known_ && !config.tokenizer.vocab
+        ? std::move(known_)
+        : data::choose_tokenizer(config.tokenizer, text + more);
     const at::Tensor all = encode(text);
     training_ = {all, nullptr, 0, all.numel()};
     if (config.validation_path) {
@@ -110,8 +124,12 @@ class Corpus {
     } else {
       cut_end_off(config.validation_share);
     }
-    if (config.vocab && config.merges) {
-      tokenizer_ = data::read_bpe_tokenizer(*config.vocab, *config.merges);
+    const std::string folder = tokenizer_folder(config);
+    if (config.tokenizer.vocab) {
+      tokenizer_ = data::read_bpe_tokenizer(
+          *config.tokenizer.vocab, *config.tokenizer.merges);
+    } else if (data::has_tokenizer(folder)) {
+      tokenizer_ = data::read_tokenizer(folder);
     }
   }
 
@@ -148,57 +166,105 @@ class Corpus {
         : TokenWindows(part.file, part.begin, part.end, length, vocabulary);
   }
 
+  std::unique_ptr<Tokenizer> known_; // to the model that is loaded
   std::unique_ptr<Tokenizer> tokenizer_;
   Part training_;
   Part evaluation_;
 };
 
-models::Gpt make_gpt(const TrainConfig& config, const Tokenizer* tokenizer) {
+// Memory that is not there is given all the same, and then there is no end of
+// swapping.
+void check_memory_for(const models::GptOptions& options) {
+  const auto width = static_cast<double>(options.width);
+  const double numel =
+      width * static_cast<double>(options.vocabulary + options.max_length) +
+      12 * width * width * static_cast<double>(options.num_layers);
+  const auto bytes = numel * sizeof(float);
+  if (bytes > static_cast<double>(base::available_memory())) {
+    throw ConfigError(c10::str(
+        "a GPT of these sizes has ",
+        base::in_short(numel),
+        " parameters, more than memory holds. Fix: give it fewer layers, or a "
+        "smaller width or vocabulary"));
+  }
+}
+
+models::Gpt make_gpt(const TrainConfig& config, const Corpus& corpus) {
+  const Tokenizer* tokenizer = corpus.tokenizer();
   const ModelConfig& model = config.model;
   const std::optional<int64_t> known = tokenizer == nullptr
       ? std::nullopt
       : std::optional(tokenizer->vocabulary());
-  models::Gpt gpt = model.load
-      ? models::load_gpt(*model.load, model.dropout)
-      : models::Gpt(models::GptOptions{
-            .vocabulary = model.vocab_size.value_or(known.value_or(0)),
-            .max_length = model.block_size,
-            .width = model.n_embd,
-            .num_layers = model.n_layer,
-            .num_heads = model.n_head,
-            .dropout = model.dropout});
-  if (known && *known > gpt->options().vocabulary) {
-    throw ConfigError(c10::str(
-        "the tokenizer has ",
-        *known,
-        " tokens, the model ",
-        gpt->options().vocabulary,
-        ". Fix: ",
-        model.load ? "use the tokenizer that the loaded model was trained with"
-                   : "set model.vocab_size to at least as many, or leave it "
-                     "out"));
+  const models::GptOptions options{
+      .vocabulary = model.vocab_size.value_or(known.value_or(0)),
+      .max_length = model.block_size,
+      .width = model.n_embd,
+      .num_layers = model.n_layer,
+      .num_heads = model.n_head,
+      .dropout = model.dropout};
+  config.as_asked_by("model", [&] { check_memory_for(options); });
+  if (!model.load && corpus.num_training_tokens() <= model.block_size) {
+    config.as_asked_by("model.block_size", [&] {
+      throw ConfigError(c10::str(
+          "a sequence of ",
+          model.block_size,
+          " tokens and one more are needed, there are ",
+          corpus.num_training_tokens(),
+          " to train on. Fix: use more text, or shorter sequences"));
+    });
   }
-  return gpt;
+  const char* key = model.load ? "model.load" : "model.vocab_size";
+  return config.as_asked_by(key, [&] {
+    models::Gpt gpt = model.load ? models::load_gpt(*model.load, model.dropout)
+                                 : models::Gpt(options);
+    if (known && *known > gpt->options().vocabulary) {
+      throw ConfigError(c10::str(
+          "the tokenizer has ",
+          *known,
+          " tokens, the model ",
+          gpt->options().vocabulary,
+          ". Fix: ",
+          model.load
+              ? "use the tokenizer that the loaded model was trained with"
+              : "set it to at least as many, or leave it out"));
+    }
+    return gpt;
+  });
 }
 
 class TextTask final : public Task {
  public:
   explicit TextTask(const TrainConfig& config)
-      : corpus_(config.data),
-        gpt_(make_gpt(config, corpus_.tokenizer())),
+      : corpus_(config),
+        gpt_(make_gpt(config, corpus_)),
         length_(std::min(config.model.block_size, gpt_->options().max_length)),
-        training_(corpus_.training_windows(length_, vocabulary())),
-        evaluation_(corpus_.evaluation_windows(length_, vocabulary())),
+        training_(config.as_asked_by(
+            "data.path",
+            [&] { return corpus_.training_windows(length_, vocabulary()); })),
+        evaluation_(config.as_asked_by(
+            evaluation_key(config.data),
+            [&] { return corpus_.evaluation_windows(length_, vocabulary()); })),
         train_(config.train) {
+    corpus_.check_tokens(vocabulary());
+    if (corpus_.tokenizer() == nullptr && train_.sample_tokens > 0) {
+      notes_.emplace_back(
+          "note     no tokenizer is beside the tokens: no samples are written");
+    }
     if (corpus_.tokenizer() != nullptr && train_.sample_tokens > 0) {
       prompt_ = train_.sample_prompt.empty()
           ? first_token()
-          : corpus_.tokenizer()->encode(train_.sample_prompt);
+          : config.as_asked_by("train.sample_prompt", [&] {
+              return corpus_.tokenizer()->encode(train_.sample_prompt);
+            });
     }
   }
 
   std::shared_ptr<torch::nn::Module> module() const override {
     return gpt_.ptr();
+  }
+
+  std::vector<std::string> notes() const override {
+    return notes_;
   }
 
   std::string describe_model() const override {
@@ -228,12 +294,11 @@ class TextTask final : public Task {
     return training_.num_samples();
   }
 
-  // Every token once, unless fewer are asked for.
+  // Every token once, unless a number is asked for.
   int64_t num_evaluation_samples() const override {
-    const int64_t all =
-        std::max<int64_t>(1, corpus_.num_evaluation_tokens() / length_);
-    return train_.evaluate_samples.value_or(
-        std::min(all, evaluation_.num_samples()));
+    return train_.evaluate_samples
+        ? std::min(*train_.evaluate_samples, evaluation_.num_samples())
+        : evaluation_.num_windows();
   }
 
   int64_t sample_length() const override {
@@ -250,18 +315,16 @@ class TextTask final : public Task {
     return {batch.inputs, batch.targets};
   }
 
-  // Spread evenly over the text.
   Batch evaluation_batch(int64_t begin, int64_t end) const override {
-    const auto places = evaluation_.num_samples();
-    const auto count = num_evaluation_samples();
-    const double stride = count > 1
-        ? static_cast<double>(places - 1) / static_cast<double>(count - 1)
-        : 0;
     std::vector<int64_t> samples;
     for (int64_t i = begin; i < end; ++i) {
-      samples.push_back(static_cast<int64_t>(stride * static_cast<double>(i)));
+      samples.push_back(
+          train_.evaluate_samples
+              ? spread(i, num_evaluation_samples(), evaluation_.num_samples())
+              : i);
     }
-    const auto batch = evaluation_.batch(samples);
+    const auto batch = train_.evaluate_samples ? evaluation_.batch(samples)
+                                               : evaluation_.windows(samples);
     return {batch.inputs, batch.targets};
   }
 
@@ -272,7 +335,8 @@ class TextTask final : public Task {
   }
 
   Sums measure(const Batch& batch) override {
-    const auto count = static_cast<double>(batch.targets.numel());
+    const auto count =
+        batch.targets.ne(TokenWindows::kNoTarget).sum().item<double>();
     return {count, loss(batch).item<double>() * count};
   }
 
@@ -281,7 +345,7 @@ class TextTask final : public Task {
     return {{"loss", mean}, {"perplexity", std::exp(mean)}};
   }
 
-  std::string sample() override {
+  std::string sample(const std::function<bool()>& goes_on) override {
     if (prompt_.empty()) {
       return {};
     }
@@ -294,7 +358,7 @@ class TextTask final : public Task {
          .num_known = corpus_.tokenizer()->vocabulary()},
         [&](int64_t token) {
           tokens.push_back(token);
-          return true;
+          return goes_on();
         });
     return corpus_.tokenizer()->decode(tokens);
   }
@@ -308,6 +372,11 @@ class TextTask final : public Task {
   }
 
  private:
+  // What says which tokens to evaluate with.
+  static const char* evaluation_key(const DataConfig& data) {
+    return data.validation_path ? "data.validation_path"
+                                : "data.validation_share";
+  }
   int64_t vocabulary() const {
     return gpt_->options().vocabulary;
   }
@@ -322,6 +391,7 @@ class TextTask final : public Task {
   TokenWindows evaluation_;
   TrainSection train_;
   std::vector<int64_t> prompt_; // of samples
+  std::vector<std::string> notes_;
 };
 
 } // namespace

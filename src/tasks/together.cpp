@@ -1,5 +1,6 @@
 #include "tasks/together.h"
 
+#include <ATen/ops/from_blob.h>
 #include <ATen/ops/zeros.h>
 
 #include <algorithm>
@@ -12,24 +13,66 @@
 namespace zero::tasks {
 
 void together(const World& world, const std::function<void()>& part) {
-  std::exception_ptr failure;
+  const auto failure = failure_of(part);
+  const auto rows = exchange_rows(world, {failure == nullptr ? 0.0 : 1.0});
+  throw_first(world, rows, /*column=*/0, failure);
+}
+
+std::exception_ptr failure_of(const std::function<void()>& part) {
   try {
     part();
+  } catch (const CommError&) { // nobody is left to tell
+    throw;
   } catch (...) {
-    failure = std::current_exception();
+    return std::current_exception();
   }
-  const auto rows = exchange_rows(world, {failure == nullptr ? 0.0 : 1.0});
-  const auto first = std::find_if(
-      rows.begin(), rows.end(), [](const auto& row) { return row[0] != 0; });
+  return nullptr;
+}
+
+namespace {
+
+// Collective: what one rank's error says, as far as it fits.
+std::string told_by(
+    const World& world,
+    int rank,
+    const std::exception_ptr& failure) {
+  constexpr int64_t kMaxBytes = 2000;
+  std::string text(kMaxBytes, '\0');
+  if (rank == world.rank()) {
+    try {
+      std::rethrow_exception(failure);
+    } catch (const std::exception& error) {
+      text.replace(0, kMaxBytes, base::message_of(error));
+      text.resize(kMaxBytes);
+    }
+  }
+  const at::Tensor bytes =
+      at::from_blob(text.data(), {kMaxBytes}, at::TensorOptions(at::kByte));
+  world.communicator().broadcast(bytes, rank).wait();
+  text.resize(std::min(text.size(), text.find('\0')));
+  return text;
+}
+
+} // namespace
+
+void throw_first(
+    const World& world,
+    const std::vector<std::vector<double>>& rows,
+    size_t column,
+    const std::exception_ptr& failure) {
+  const auto first =
+      std::find_if(rows.begin(), rows.end(), [&](const auto& row) {
+        return row[column] != 0;
+      });
   if (first == rows.end()) {
     return;
   }
-  const auto rank = first - rows.begin();
+  const int rank = static_cast<int>(first - rows.begin());
+  const std::string why = told_by(world, rank, failure);
   if (rank == world.rank()) {
     std::rethrow_exception(failure);
   }
-  throw FailedElsewhere(
-      c10::str("rank ", rank, " could not go on, and says why"));
+  throw FailedElsewhere(why);
 }
 
 int wait_for_the_end(const World& world) {

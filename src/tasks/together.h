@@ -7,6 +7,8 @@
 #include <zero/error.h>
 #include <zero/world.h>
 
+#include <cstddef>
+#include <exception>
 #include <functional>
 #include <vector>
 
@@ -20,6 +22,15 @@ class FailedElsewhere : public Error {
 
 // Collective. The first rank whose part throws rethrows it.
 void together(const World& world, const std::function<void()>& part);
+
+// The two halves of it, for what is exchanged anyway: a column of the rows says
+// who failed. A CommError is thrown at once.
+std::exception_ptr failure_of(const std::function<void()>& part);
+void throw_first(
+    const World& world,
+    const std::vector<std::vector<double>>& rows,
+    size_t column,
+    const std::exception_ptr& failure);
 
 // For a rank that has failed elsewhere: until the one that says why is gone,
 // whose exit code is to be the first. Returns that of this one.

@@ -2,6 +2,10 @@
 
 #include <sys/stat.h>
 
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+
 #include "base/error.h"
 #include "base/file_io.h"
 #include "config/field_checker.h"
@@ -9,6 +13,8 @@
 #include "config/parse_json.h"
 #include "config/sections.h"
 #include "config/settings.h"
+#include "data/tokenizer_folder.h"
+#include "models/gpt_folder.h"
 #include "tasks/train_fields.h"
 
 namespace zero::tasks {
@@ -17,6 +23,7 @@ using config::FieldChecker;
 using config::FieldReader;
 using config::FieldWriter;
 using config::Json;
+using config::kLoadedLine;
 using config::Report;
 using config::Section;
 
@@ -43,6 +50,59 @@ void read_trainer(Section& root, TrainConfig& config) {
         FieldReader(train),
         config.train,
         config.model.type == ModelConfig::Type::gpt);
+  }
+}
+
+// The sizes are those of the model that is loaded. Those that are given have to
+// be the same, but for shorter sequences.
+void take_loaded_sizes(ModelConfig& model, Report& report) {
+  const auto loaded = models::read_gpt_options(*model.load);
+  const auto& given = report.places();
+  const auto take = [&](const char* key, auto& value, int64_t found) {
+    const std::string path = c10::str("model.", key);
+    if (given.has(path) && !report.is_about(path) && value != found) {
+      report.expected(
+          path,
+          c10::str(int64_t{value}),
+          c10::str(found, ", as the model has that is loaded"),
+          "remove the key");
+    }
+    value = found;
+    report.place(path, kLoadedLine);
+  };
+  take("n_layer", model.n_layer, loaded.num_layers);
+  take("n_head", model.n_head, loaded.num_heads);
+  take("n_embd", model.n_embd, loaded.width);
+  int64_t vocabulary = model.vocab_size.value_or(0);
+  take("vocab_size", vocabulary, loaded.vocabulary);
+  model.vocab_size = vocabulary;
+  if (!given.has("model.block_size")) {
+    model.block_size = loaded.max_length;
+    report.place("model.block_size", kLoadedLine);
+  } else if (model.block_size > loaded.max_length) {
+    report.expected(
+        "model.block_size",
+        c10::str(model.block_size),
+        c10::str("at most ", loaded.max_length, ", as the model was made for"));
+  }
+}
+
+// Text is to have the tokens that the model knows.
+void take_loaded_tokenizer(TrainConfig& config, Report& report) {
+  constexpr const char* kKey = "data.tokenizer";
+  if (config.data.type != DataConfig::Type::text ||
+      !data::has_tokenizer(*config.model.load)) {
+    return;
+  }
+  const auto kind = data::kind_of(*data::read_tokenizer(*config.model.load));
+  if (!report.places().has(kKey)) {
+    config.data.tokenizer.kind = kind;
+    report.place(kKey, kLoadedLine);
+  } else if (config.data.tokenizer.kind != kind) {
+    report.add(
+        kKey,
+        "it is not the kind that the loaded model was trained with. Fix: remove "
+        "the key, to use the tokenizer that is beside the model");
   }
 }
 
@@ -84,8 +144,9 @@ void check_data(const TrainConfig& config, Report& report) {
   visit_data(FieldChecker(report, "data"), data);
   check_path(data.path, "data.path", report);
   check_path(data.validation_path, "data.validation_path", report);
-  check_path(data.vocab, "data.vocab", report);
-  check_path(data.merges, "data.merges", report);
+  const auto& [tokenizer, vocab, merges] = data.tokenizer;
+  check_path(vocab, "data.vocab", report);
+  check_path(merges, "data.merges", report);
   const bool is_gpt = config.model.type == ModelConfig::Type::gpt;
   if (is_gpt != has_tokens(data.type)) {
     report.add(
@@ -94,33 +155,76 @@ void check_data(const TrainConfig& config, Report& report) {
             ? R"(a gpt learns from "text" or "tokens". Fix: choose one of them)"
             : R"(a resnet learns from "cifar10", "idx" or "images". Fix: choose one of them)");
   }
-  const bool needs_merges = data.type == DataConfig::Type::text &&
-      data.tokenizer == DataConfig::Tokenizer::gpt2;
-  if (needs_merges && (!data.vocab || !data.merges)) {
+  const size_t num_channels = data.type == DataConfig::Type::idx ? 1 : 3;
+  for (const auto& [key, values] :
+       {std::pair("data.mean", &data.mean), std::pair("data.std", &data.std)}) {
+    if (values->size() > 1 && values->size() != num_channels) {
+      report.expected(
+          key,
+          c10::str(values->size(), " numbers"),
+          c10::str("1, or one for each of ", num_channels, " channels"));
+    }
+  }
+  const bool is_text = data.type == DataConfig::Type::text;
+  const bool is_gpt2 = tokenizer == data::TokenizerKind::gpt2;
+  const bool is_brought =
+      config.model.load && data::has_tokenizer(*config.model.load);
+  if (is_text && is_gpt2 && !vocab && !merges && !is_brought) {
     report.add(
         "data.tokenizer",
         R"("gpt2" needs its two files. Fix: add "vocab" and "merges", the paths of vocab.json and merges.txt)");
+  } else if (vocab.has_value() != merges.has_value()) {
+    report.add(
+        vocab ? "data.vocab" : "data.merges",
+        c10::str(
+            "given alone, GPT-2's tokenizer has two files. Fix: add \"",
+            vocab ? "merges" : "vocab",
+            "\", too"));
+  } else if (is_text && !is_gpt2 && vocab) {
+    report.add(
+        "data.vocab",
+        R"(given, but the tokenizer has no files. Fix: remove it and "merges", or set "tokenizer" to "gpt2")");
   }
   if (data.type == DataConfig::Type::tokens && !config.model.vocab_size &&
-      !config.model.load && !data.vocab) {
+      !config.model.load && !vocab &&
+      !data::has_tokenizer(tokenizer_folder(data))) {
     report.add(
         "model.vocab_size",
-        "missing, a file of tokens does not say how many there are. Fix: add "
-        "the key");
+        "missing, a file of tokens does not say how many there are, and no "
+        "tokenizer is beside it. Fix: add the key");
   }
 }
 
 void check_train(const TrainConfig& config, Report& report) {
+  constexpr double kMaxEpochs = 1e6;
+  if (config.train.epochs.value_or(0) > kMaxEpochs) {
+    report.expected(
+        "train.epochs",
+        c10::str(*config.train.epochs),
+        "a number of at most 1000000");
+  }
   visit_train(
       FieldChecker(report, "train"),
       config.train,
       config.model.type == ModelConfig::Type::gpt);
-  if (config.train.steps.has_value() == config.train.epochs.has_value()) {
+  if (config.train.steps.has_value() == config.train.epochs.has_value() &&
+      !report.is_about("train.steps") && !report.is_about("train.epochs")) {
     report.add(
         "train.steps",
         config.train.steps
             ? "given together with epochs. Fix: remove one of them"
             : "missing, how long to train. Fix: add steps, or epochs");
+  }
+}
+
+void check_batch(const Config& config, int num_ranks, Report& report) {
+  constexpr const char* kKey = "train_batch_size";
+  try {
+    config.batch_sizes(num_ranks);
+  } catch (const ConfigError& error) {
+    if (!report.is_about(kKey)) {
+      report.add(kKey, error.what());
+    }
   }
 }
 
@@ -149,23 +253,35 @@ std::string dump(const Json& json, int indent) {
 
 } // namespace
 
+std::string tokenizer_folder(const DataConfig& data) {
+  const auto folder = std::filesystem::path(data.path).parent_path();
+  return folder.empty() ? "." : folder.string();
+}
+
 TrainConfig TrainConfig::from_file(
     const std::string& path,
-    const std::vector<std::string>& settings) {
+    const std::vector<std::string>& settings,
+    int num_ranks) {
   return from_json(
       base::read_file(path, "the configuration " + path, config::kMaxJsonBytes),
       path,
-      settings);
+      settings,
+      num_ranks);
 }
 
 TrainConfig TrainConfig::from_json(
     std::string_view text,
     const std::string& origin,
-    const std::vector<std::string>& settings) {
+    const std::vector<std::string>& settings,
+    int num_ranks) {
   Report report(origin);
   config::JsonValue document = config::parse_json(text, origin, report);
   for (const std::string& setting : settings) {
-    config::apply_setting(document, setting);
+    try {
+      config::apply_setting(document, setting);
+    } catch (const ConfigError& error) {
+      report.add("", error.what());
+    }
   }
   TrainConfig config;
   // A run that has gone wrong is not worth going on with.
@@ -174,17 +290,26 @@ TrainConfig TrainConfig::from_json(
   config::read_config(root, config.zero);
   read_trainer(root, config);
   config::check(config.zero, report);
+  if (config.model.load && config.model.type == ModelConfig::Type::gpt &&
+      std::filesystem::is_directory(*config.model.load)) {
+    try {
+      take_loaded_sizes(config.model, report);
+      take_loaded_tokenizer(config, report);
+    } catch (const Error& error) {
+      report.add("model.load", error.what());
+    }
+  }
   if (document.is_object() && document.find("model") != nullptr &&
       document.find("data") != nullptr && document.find("train") != nullptr) {
     check_model(config, report);
     check_data(config, report);
     check_train(config, report);
   }
-  report.throw_if_any();
-  config.origin_ = origin;
-  for (const auto& [path, line] : report.places()) {
-    config.origins_.push_back({path, line});
+  if (num_ranks > 0) {
+    check_batch(config.zero, num_ranks, report);
   }
+  report.throw_if_any();
+  config.places_ = report.places();
   return config;
 }
 
@@ -193,10 +318,6 @@ std::string TrainConfig::to_json() const {
 }
 
 std::string TrainConfig::explain() const {
-  std::map<std::string, int> lines;
-  for (const Origin& origin : origins_) {
-    lines[origin.path] = origin.line;
-  }
   std::string text;
   const auto explain_all = [&](const auto& self,
                                const std::string& path,
@@ -207,16 +328,9 @@ std::string TrainConfig::explain() const {
       }
       return;
     }
-    const auto found = lines.find(path);
-    std::string from = "default";
-    if (found != lines.end()) {
-      from = found->second == config::kSetLine
-          ? "--set"
-          : c10::str(origin_, ":", found->second);
-    }
     std::string line = path + " = " + dump(value, -1);
     line.resize(std::max<size_t>(line.size() + 2, 60), ' ');
-    text += line + from + "\n";
+    text += line + places_.source_of(path) + "\n";
   };
   explain_all(explain_all, "", effective(*this));
   return text;

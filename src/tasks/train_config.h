@@ -9,6 +9,7 @@
 #pragma once
 
 #include <zero/config.h>
+#include <zero/error.h>
 
 #include <cstdint>
 #include <optional>
@@ -16,6 +17,8 @@
 #include <string_view>
 #include <vector>
 
+#include "config/places.h"
+#include "data/choose_tokenizer.h"
 #include "models/resnet.h"
 
 namespace zero::tasks {
@@ -42,16 +45,13 @@ struct ModelConfig {
 
 struct DataConfig {
   enum class Type { text, tokens, cifar10, idx, images };
-  enum class Tokenizer { character, byte, gpt2 };
   Type type = Type::text;
   std::string path; // a file, or the folder of several
   std::optional<std::string> validation_path;
 
   // text, tokens: the end of the file is for evaluation, unless there is a file
   double validation_share = 0.1;
-  Tokenizer tokenizer = Tokenizer::character;
-  std::optional<std::string> vocab; // gpt2: vocab.json
-  std::optional<std::string> merges; // gpt2: merges.txt
+  data::TokenizerChoice tokenizer;
 
   // images
   int64_t size = 224; // of folders, whose images have many sizes
@@ -60,6 +60,9 @@ struct DataConfig {
   std::vector<double> mean; // of the data set, unless given
   std::vector<double> std;
 };
+
+// Where the tokenizer of a file of tokens is kept, if it is.
+std::string tokenizer_folder(const DataConfig& data);
 
 struct TrainSection {
   std::optional<int64_t> steps; // this, or epochs
@@ -77,13 +80,16 @@ struct TrainSection {
 struct TrainConfig {
   // `settings` are "key.key=value" and come last; a value that is not JSON is
   // a text. Throws: ConfigError naming every mistake and its line; IoError.
+  // With `num_ranks` above 0 the batch has to fit them.
   static TrainConfig from_file(
       const std::string& path,
-      const std::vector<std::string>& settings = {});
+      const std::vector<std::string>& settings = {},
+      int num_ranks = 0);
   static TrainConfig from_json(
       std::string_view text,
       const std::string& origin,
-      const std::vector<std::string>& settings = {});
+      const std::vector<std::string>& settings = {},
+      int num_ranks = 0);
 
   Config zero;
   ModelConfig model;
@@ -97,13 +103,19 @@ struct TrainConfig {
   // nowhere.
   std::string explain() const;
 
+  // Does what a key asks for. What then turns out to be a mistake, since it
+  // does not fit the data or a loaded model, is shown where the key stands.
+  template <class Action>
+  auto as_asked_by(const std::string& key, const Action& action) const {
+    try {
+      return action();
+    } catch (const ConfigError& error) {
+      throw ConfigError(places_.describe(key) + ": " + error.what());
+    }
+  }
+
  private:
-  struct Origin {
-    std::string path;
-    int line = 0; // kSetLine: --set
-  };
-  std::string origin_;
-  std::vector<Origin> origins_;
+  config::Places places_;
 };
 
 } // namespace zero::tasks

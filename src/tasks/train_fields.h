@@ -21,6 +21,11 @@ inline constexpr config::Range kShare{
     .excludes_low = true,
     .excludes_high = true};
 
+inline constexpr config::Range kImageSize{
+    .expected = "a whole number from 8 to 4096",
+    .low = 8,
+    .high = 4096};
+
 using Stem = models::ResNetOptions::Stem;
 inline constexpr std::array<config::Word<ModelConfig::Type>, 2> kModelWords{
     {{"gpt", ModelConfig::Type::gpt}, {"resnet", ModelConfig::Type::resnet}}};
@@ -32,11 +37,11 @@ inline constexpr std::array<config::Word<DataConfig::Type>, 5> kDataWords{
      {"cifar10", DataConfig::Type::cifar10},
      {"idx", DataConfig::Type::idx},
      {"images", DataConfig::Type::images}}};
-inline constexpr std::array<config::Word<DataConfig::Tokenizer>, 3>
+inline constexpr std::array<config::Word<data::TokenizerKind>, 3>
     kTokenizerWords{
-        {{"character", DataConfig::Tokenizer::character},
-         {"byte", DataConfig::Tokenizer::byte},
-         {"gpt2", DataConfig::Tokenizer::gpt2}}};
+        {{"character", data::TokenizerKind::character},
+         {"byte", data::TokenizerKind::byte},
+         {"gpt2", data::TokenizerKind::gpt2}}};
 
 // What the data is of.
 inline bool has_tokens(DataConfig::Type type) {
@@ -74,15 +79,15 @@ void visit_data(Visitor&& visit, Owner& data) {
     visit("validation_share", data.validation_share, kShare);
   }
   if (data.type == DataConfig::Type::text) {
-    visit.word("tokenizer", data.tokenizer, kTokenizerWords);
+    visit.word("tokenizer", data.tokenizer.kind, kTokenizerWords);
   }
   if (has_tokens(data.type)) {
-    visit("vocab", data.vocab, config::kAnyNumber);
-    visit("merges", data.merges, config::kAnyNumber);
+    visit("vocab", data.tokenizer.vocab, config::kAnyNumber);
+    visit("merges", data.tokenizer.merges, config::kAnyNumber);
     return;
   }
   if (data.type == DataConfig::Type::images) {
-    visit("size", data.size, config::kCount);
+    visit("size", data.size, kImageSize);
   }
   visit("crop_padding", data.crop_padding, config::kWholeNotNegative);
   visit("flip", data.flip, config::kAnyNumber);

@@ -1,25 +1,24 @@
 #include "tasks/trainer.h"
 
 #include <ATen/Parallel.h>
+#include <ATen/ops/zeros.h>
 #include <c10/core/GradMode.h>
 #include <torch/utils.h>
 #include <zero/sampler.h>
 
-#include <array>
 #include <cmath>
-#include <ctime>
-#include <filesystem>
 #include <numeric>
 #include <optional>
 #include <utility>
 
 #include "base/activity.h"
 #include "base/error.h"
+#include "base/file_io.h"
 #include "base/memory.h"
-#include "base/quantity.h"
 #include "data/prefetcher.h"
 #include "report/trace_file.h"
 #include "tasks/all_spans.h"
+#include "tasks/evaluate.h"
 #include "tasks/nonfinite.h"
 #include "tasks/stop_request.h"
 #include "tasks/task.h"
@@ -35,36 +34,12 @@ namespace {
 constexpr size_t kBatchesAhead = 3;
 constexpr size_t kMaxTraceSpans = 1'000'000;
 
-std::string now_as_text() {
-  const std::time_t now = std::time(nullptr);
-  std::tm parts = {};
-  ::gmtime_r(&now, &parts);
-  std::array<char, 32> text{};
-  std::strftime(text.data(), text.size(), "%Y-%m-%dT%H:%M:%SZ", &parts);
-  return text.data();
-}
-
 int64_t num_parameters(const torch::nn::Module& module) {
   int64_t count = 0;
   for (const auto& parameter : module.parameters()) {
     count += parameter.numel();
   }
   return count;
-}
-
-// Accuracy where there is one, else the loss.
-bool is_better(const Results& one, const Results& other) {
-  const auto value = [](const Results& results, const char* name) {
-    for (const auto& [known, number] : results) {
-      if (known == name) {
-        return std::optional(number);
-      }
-    }
-    return std::optional<double>();
-  };
-  const auto accuracy = value(one, "accuracy");
-  return accuracy ? *accuracy > *value(other, "accuracy")
-                  : *value(one, "loss") < *value(other, "loss");
 }
 
 class Trainer {
@@ -74,69 +49,122 @@ class Trainer {
       const TrainConfig& config,
       const TrainOptions& options)
       : world_(world), config_(config), options_(options) {
+    std::optional<OutputFolder> output; // of rank 0
     together(world_, [&] {
-      sizes_ = config_.zero.batch_sizes(world_.size());
-      task_ = make_task(config_);
       if (world_.rank() == 0) {
-        record_ = std::make_unique<RunRecord>(config_, options_);
+        output.emplace(open_output(options_));
       }
+      sizes_ = config_.zero.batch_sizes(world_.size());
+      task_ = make_task_or_say_why();
+      check_batch();
     });
     // Ranks draw different numbers from here on, for dropout.
     torch::manual_seed(
         static_cast<uint64_t>(config_.train.seed + world_.rank()));
     count_parameters_ = num_parameters(*task_->module());
     engine_.emplace(world_, task_->module(), config_.zero);
+    stop_.emplace(); // what is begun here has an end
+    together(world_, [&] { // when nothing can be wrong with the run any more
+      if (output) {
+        record_ =
+            std::make_unique<RunRecord>(config_, options_, std::move(*output));
+      }
+    });
     num_steps_ = config_.train.steps.value_or(steps_of_epochs());
   }
 
   bool run() {
+    if (options_.trace) {
+      base::keep_spans(kMaxTraceSpans);
+    }
     introduce();
-    const StopRequest stop;
     try {
       while (engine_->global_step() < num_steps_ && !stopped_) {
-        train_step(stop.is_made());
+        train_step();
         const int64_t step = engine_->global_step();
         const int64_t every = config_.train.evaluate_every;
-        const bool is_last = step == num_steps_ || stopped_;
-        if (is_last || (every > 0 && step % every == 0)) {
+        const bool is_due = every > 0 && step % every == 0;
+        if (!stopped_ && is_due && step < num_steps_) {
           evaluate(step);
         }
       }
+      save("model"); // whatever becomes of the evaluation
+      if (!stopped_) {
+        evaluate(num_steps_);
+      }
+      write_trace();
+    } catch (const NonfiniteError& error) {
+      save("model"); // as it was before the step
+      write_trace();
+      conclude("failed: " + base::message_of(error));
+      throw;
     } catch (const std::exception& error) {
-      conclude(c10::str("failed: ", error.what()));
+      try {
+        conclude("failed: " + base::message_of(error));
+      } catch (const IoError&) { // of a full disk the error itself tells
+      }
       throw;
     }
-    save("model");
-    write_trace();
     conclude(stopped_ ? "interrupted" : "finished");
     return !stopped_;
   }
 
  private:
+  std::unique_ptr<Task> make_task_or_say_why() const {
+    try {
+      return make_task(config_);
+    } catch (const c10::Error& error) {
+      throw IoError(c10::str(
+          "the model cannot be built: ",
+          base::message_of(error),
+          ". Fix: give it smaller sizes, or free memory"));
+    }
+  }
+
+  void check_batch() const {
+    if (sizes_.micro > task_->num_training_samples()) {
+      throw ConfigError(c10::str(
+          "a rank takes ",
+          sizes_.micro,
+          " ",
+          task_->sample_name(),
+          " at a time, and there are ",
+          task_->num_training_samples(),
+          " to train on. Fix: lower train_batch_size, or raise "
+          "gradient_accumulation_steps"));
+    }
+    task_->check_batch(sizes_.micro);
+  }
+
   struct Round {
     double loss = 0; // mean over the ranks
     std::vector<double> waiting;
     std::vector<double> communication;
-    std::vector<double> resident;
+    std::vector<int64_t> resident;
   };
 
   // ---- one step ----------------------------------------------------------
 
-  void train_step(bool wants_to_stop) {
+  void train_step() {
+    const Span span(Activity::step);
     const auto start = base::Clock::now();
     const auto before = base::activity_seconds();
     engine_->reset_traffic();
     const double epoch = epoch_of(engine_->global_step() + 1);
-    const auto batches = next_round();
+    std::vector<Batch> batches;
     Round round;
     StepResult result;
     do {
-      double loss = 0;
-      for (const Batch& batch : batches) {
-        loss += train_on(batch);
-      }
-      round =
-          agree(loss / static_cast<double>(sizes_.accumulation), wants_to_stop);
+      round = agree([&] {
+        if (batches.empty()) {
+          batches = next_round();
+        }
+        double loss = 0;
+        for (const Batch& batch : batches) {
+          loss += train_on(batch);
+        }
+        return loss / static_cast<double>(sizes_.accumulation);
+      });
       result = step_after(batches);
     } while (result.abandoned);
     remember_activity(before);
@@ -199,12 +227,25 @@ class Trainer {
       const Span span(Activity::forward);
       loss = task_->loss(batch);
     }
+    ++num_backwards_;
     engine_->backward(loss);
     return loss.item<double>();
   }
 
-  // Before the update: what is not finite on one rank stops all of them.
-  Round agree(double loss, bool wants_to_stop) {
+  // Of a rank that has nothing to add: the others' backwards wait for it.
+  void finish_backwards() {
+    for (; num_backwards_ < sizes_.accumulation; ++num_backwards_) {
+      engine_->backward(at::zeros({}).requires_grad_());
+    }
+  }
+
+  // Before the update: what fails on one rank, or is not finite, stops all of
+  // them.
+  Round agree(const std::function<double()>& compute_loss) {
+    double loss = 0;
+    num_backwards_ = 0;
+    const auto failure = failure_of([&] { loss = compute_loss(); });
+    finish_backwards();
     const int64_t step = engine_->global_step() + 1;
     if (step % config_.train.report_every == 0 || step == 1) {
       resident_ = base::own_memory();
@@ -212,10 +253,17 @@ class Trainer {
     const auto rows = exchange_rows(
         world_,
         {loss,
-         wants_to_stop ? 1.0 : 0.0,
+         stop_->is_made() ? 1.0 : 0.0,
          waited_,
          communicated_,
-         static_cast<double>(resident_)});
+         static_cast<double>(resident_),
+         failure == nullptr ? 0.0 : 1.0});
+    try {
+      throw_first(world_, rows, /*column=*/5, failure);
+    } catch (...) {
+      save("model"); // as it was before the step
+      throw;
+    }
     Round round;
     for (size_t rank = 0; rank < rows.size(); ++rank) {
       const auto& row = rows[rank];
@@ -234,7 +282,7 @@ class Trainer {
       stopped_ = stopped_ || row[1] != 0;
       round.waiting.push_back(row[2]);
       round.communication.push_back(row[3]);
-      round.resident.push_back(row[4]);
+      round.resident.push_back(static_cast<int64_t>(row[4]));
     }
     return round;
   }
@@ -284,46 +332,39 @@ class Trainer {
 
   void evaluate(int64_t step) {
     const auto start = base::Clock::now();
-    const int64_t count = task_->num_evaluation_samples();
-    const auto [begin, end] = share_of(count, world_);
-    std::vector<double> sums(kNumSums);
-    std::string text;
-    {
-      const Span span(Activity::evaluate);
-      const c10::NoGradGuard no_grad;
-      task_->module()->eval();
+    Evaluated evaluated;
+    try {
       // Without gradients there is room for more samples at a time.
-      const int64_t batch = 4 * sizes_.micro;
-      for (int64_t i = begin; i < end; i += batch) {
-        const auto part = task_->measure(
-            task_->evaluation_batch(i, std::min(end, i + batch)));
-        for (size_t k = 0; k < kNumSums; ++k) {
-          sums[k] += part[k];
-        }
-      }
-      if (world_.rank() == 0) {
-        text = task_->sample();
-      }
-      task_->module()->train();
+      evaluated = tasks::evaluate(world_, *task_, 4 * sizes_.micro, *stop_);
+    } catch (const CommError&) {
+      throw;
+    } catch (...) {
+      save("model"); // what is wrong with the evaluation is not with it
+      throw;
     }
-    Sums all{};
-    for (const auto& row : exchange_rows(world_, sums)) {
-      for (size_t k = 0; k < kNumSums; ++k) {
-        all[k] += row[k];
-      }
+    stopped_ = stopped_ || evaluated.stopped;
+    if (stopped_) {
+      return; // a part of the samples is no result
     }
-    const Results results = task_->results(all);
-    const bool is_best = best_.empty() || is_better(results, best_);
+    const Results results = task_->results(evaluated.sums);
+    const bool is_best = is_better(results, best_);
     if (record_ != nullptr) {
       record_->add(EvaluationRecord{
           .step = step,
           .results = results,
           .seconds = base::seconds_since(start),
-          .samples = count,
-          .text = text,
+          .samples = task_->num_evaluation_samples(),
+          .text = evaluated.text,
           .is_best = is_best});
     }
     last_ = results;
+    if (!evaluated.is_finite()) {
+      throw NonfiniteError(c10::str(
+          "the loss of the evaluation after step ",
+          step,
+          " is not finite: the model has diverged. Fix: lower the learning "
+          "rate"));
+    }
     if (is_best) {
       best_ = results;
       best_step_ = step;
@@ -339,11 +380,18 @@ class Trainer {
     together(world_, [&] {
       if (record_ != nullptr) {
         folder = record_->folder().path(name);
-        std::filesystem::create_directories(folder);
+        base::make_folders(folder);
         task_->write_model_files(folder);
       }
     });
-    engine_->export_safetensors(folder + "/model.safetensors");
+    try {
+      engine_->export_safetensors(folder + "/model.safetensors");
+    } catch (const IoError& error) {
+      if (record_ == nullptr) { // rank 0 writes, and says what is wrong
+        throw FailedElsewhere(error.what());
+      }
+      throw;
+    }
   }
 
   void write_trace() {
@@ -359,100 +407,35 @@ class Trainer {
   }
 
   void introduce() {
-    if (options_.trace) {
-      base::keep_spans(kMaxTraceSpans);
-    }
-    started_ = base::Clock::now();
     if (record_ == nullptr) {
       return;
     }
-    const int stage = config_.zero.zero_optimization.stage;
-    const MemoryAccount memory = engine_->memory();
-    const double epochs = epoch_of(num_steps_);
-    record_->begin(num_steps_, config_.train.report_every);
-    record_->say(c10::str(
-        "model    ",
-        task_->describe_model(),
-        ", ",
-        base::in_short(static_cast<double>(count_parameters_)),
-        " parameters"));
-    for (const std::string& note : task_->notes()) {
-      record_->say(note);
-    }
-    record_->say("data     " + task_->describe_data());
-    record_->say(c10::str(
-        "ranks    ",
-        world_.size(),
-        " with ",
-        at::get_num_threads(),
-        at::get_num_threads() == 1 ? " thread" : " threads",
-        " each, ZeRO stage ",
-        stage,
-        config_.zero.libzero.shared_memory ? ", shared memory" : ""));
-    record_->say(c10::str(
-        "batch    ",
-        base::grouped(sizes_.train),
-        " ",
-        task_->sample_name(),
-        " = ",
-        sizes_.micro,
-        " x ",
-        sizes_.accumulation,
-        " micro-steps x ",
-        world_.size(),
-        " ranks; ",
-        base::grouped(num_steps_),
-        " steps, ",
-        base::in_short(epochs),
-        " epochs"));
-    record_->say(c10::str(
-        "memory   of each rank: parameters ",
-        base::in_bytes(memory.parameters),
-        ", gradients ",
-        base::in_bytes(memory.gradients),
-        ", optimizer ",
-        base::in_bytes(memory.optimizer),
-        ", buffers ",
-        base::in_bytes(memory.buffers),
-        "; activations come on top"));
-    record_->say("output   " + record_->folder().folder());
-    record_->set_fact("model", task_->describe_model());
-    record_->set_fact("data", task_->describe_data());
-    record_->set_fact("parameters", count_parameters_);
-    record_->set_fact("ranks", int64_t{world_.size()});
-    record_->set_fact("threads per rank", int64_t{at::get_num_threads()});
-    record_->set_fact("stage", int64_t{stage});
-    record_->set_fact("samples in a batch", sizes_.train);
-    record_->set_fact("steps", num_steps_);
-    record_->set_fact("started", now_as_text());
-    record_->set_fact("ended", std::string("running"));
-    record_->write_facts();
+    record_->begin(
+        {.model = task_->describe_model(),
+         .data = task_->describe_data(),
+         .notes = task_->notes(),
+         .num_parameters = count_parameters_,
+         .num_ranks = world_.size(),
+         .num_threads = at::get_num_threads(),
+         .stage = config_.zero.zero_optimization.stage,
+         .shared_memory = config_.zero.libzero.shared_memory,
+         .sizes = sizes_,
+         .sample_name = task_->sample_name(),
+         .num_steps = num_steps_,
+         .num_epochs = epoch_of(num_steps_),
+         .report_every = config_.train.report_every,
+         .memory = engine_->memory()});
   }
 
   void conclude(const std::string& how) {
-    if (record_ == nullptr) {
-      return;
+    if (record_ != nullptr) {
+      record_->end(
+          {.how = how,
+           .step = engine_->global_step(),
+           .last = last_,
+           .best = best_,
+           .best_step = best_step_});
     }
-    record_->set_fact("ended", how);
-    record_->set_fact("seconds", base::seconds_since(started_));
-    for (const auto& [name, value] : last_) {
-      record_->set_fact("last " + name, value);
-    }
-    for (const auto& [name, value] : best_) {
-      record_->set_fact("best " + name, value);
-    }
-    if (!best_.empty()) {
-      record_->set_fact("best step", best_step_);
-    }
-    record_->write_facts();
-    const std::string report = record_->write_report();
-    record_->say(c10::str(
-        how.starts_with("failed") ? "failed" : how,
-        " after ",
-        base::grouped(engine_->global_step()),
-        " steps, ",
-        base::in_time(base::seconds_since(started_))));
-    record_->say("report   " + report);
   }
 
   int64_t steps_of_epochs() const {
@@ -478,9 +461,10 @@ class Trainer {
   std::optional<Engine> engine_;
   int64_t count_parameters_ = 0;
   int64_t num_steps_ = 0;
+  std::optional<StopRequest> stop_; // since there is a run to stop
   bool stopped_ = false;
-  base::TimePoint started_;
 
+  int64_t num_backwards_ = 0; // of this step
   double waited_ = 0; // seconds, in the last step
   double communicated_ = 0;
   int64_t resident_ = 0; // bytes

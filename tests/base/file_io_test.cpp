@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
 #include <cerrno>
 
@@ -32,6 +33,17 @@ TEST(FileIo, WhatTheSystemRefusesIsTold) {
         test::error_of([&] { read_file(path, "the list"); });
     EXPECT_TRUE(test::has(text, "cannot read the list")) << text;
     EXPECT_TRUE(test::has(text, "Fix: ")) << text;
+  }
+}
+
+TEST(FileIo, WhatIsNoFileIsNotWaitedFor) {
+  const test::TemporaryFolder folder;
+  const std::string pipe = folder.path() / "pipe";
+  ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
+  for (const std::string& path : {pipe, std::string("/dev/zero")}) {
+    const std::string text =
+        test::error_of([&] { read_file(path, "the list"); });
+    EXPECT_TRUE(test::has(text, "the list: it is no regular file")) << text;
   }
 }
 

@@ -30,6 +30,8 @@ TEST(Completion, BashOffersCommandsAndTheirOptions) {
   EXPECT_EQ(offered("zero generate --top", 2), "--top-k --top-p\n");
   EXPECT_EQ(offered("zero bench coll", 2), "collectives\n");
   EXPECT_TRUE(has(offered("zero bench collectives --js", 3), "--json"));
+  EXPECT_EQ(offered("zero data a.txt --format n", 4), "nanogpt\n");
+  EXPECT_EQ(offered("zero completion z", 2), "zsh\n");
 }
 
 TEST(Completion, OtherShellsHaveTheSameCommands) {

@@ -117,8 +117,19 @@ TEST(Environment, AWrongVariableIsNamed) {
 }
 
 TEST(Environment, RanksOfMpiAreNotLeftAlone) {
-  expect_refused({{"OMPI_COMM_WORLD_SIZE", "4"}}, "zero run -n 4");
-  EXPECT_EQ(read({{"OMPI_COMM_WORLD_SIZE", "1"}}).size, 1);
+  const auto open =
+      read({{"OMPI_COMM_WORLD_SIZE", "4"}, {"OMPI_COMM_WORLD_RANK", "2"}});
+  EXPECT_EQ(open.launcher, Launcher::mpi);
+  EXPECT_EQ(open.mpi, "openmpi");
+  EXPECT_EQ(open.rank, 2);
+  EXPECT_EQ(open.size, 4);
+  EXPECT_EQ(read({{"PMI_SIZE", "2"}, {"PMI_RANK", "0"}}).mpi, "mpich");
+  const auto alone =
+      read({{"OMPI_COMM_WORLD_SIZE", "1"}, {"OMPI_COMM_WORLD_RANK", "0"}});
+  EXPECT_EQ(alone.launcher, Launcher::none);
+  expect_refused(
+      {{"OMPI_COMM_WORLD_SIZE", "4"}}, "OMPI_COMM_WORLD_RANK is not set");
+  expect_refused({{"SLURM_STEP_NUM_TASKS", "4"}}, "zero run -n 4");
 }
 
 TEST(Settings, AGivenValueWinsOverItsVariable) {

@@ -50,7 +50,7 @@ TEST_P(Late, AMessageFailsAfterTheProgressTimeout) {
       [](World world) {
         auto comm = world.communicator();
         if (comm.rank() == 1) {
-          std::this_thread::sleep_for(std::chrono::seconds(4));
+          std::this_thread::sleep_for(std::chrono::seconds(8));
           return;
         }
         Work work = comm.recv(at::ones({10}), 1);

@@ -41,6 +41,18 @@ TEST(Roster, WhoNeverCameCanBeLost) {
   EXPECT_TRUE(roster.gone(1));
 }
 
+TEST(Roster, WhoWasLostFirstIsKnown) {
+  auto roster = Roster::create(4);
+  for (int id = 0; id < 4; ++id) {
+    roster.join(id);
+  }
+  roster.mark_lost(3);
+  roster.mark_lost(1);
+  roster.mark_lost(3); // noticed by a second rank
+  EXPECT_EQ(roster.loss(0), 0);
+  EXPECT_LT(roster.loss(3), roster.loss(1));
+}
+
 TEST(Roster, AllHandlesSpeakOfTheSame) {
   auto roster = Roster::create(2);
   auto other = Roster::attach(base::SharedMapping::open(roster.address()));

@@ -112,23 +112,25 @@ TEST(Config, MessagesNameTheFile) {
 }
 
 TEST(Config, AFileThatCannotBeReadIsNamedWithTheReason) {
-  for (const std::string path : {"/nonexistent/zero.json", "/tmp", ""}) {
+  const std::vector<std::pair<std::string, std::string>> reasons{
+      {"/nonexistent/zero.json", "errno"},
+      {"", "errno"},
+      {"/tmp", "it is a folder"},
+      {"/dev/zero", "no regular file"}};
+  for (const auto& [path, reason] : reasons) {
     try {
       Config::from_file(path);
       ADD_FAILURE() << path;
     } catch (const IoError& error) {
       EXPECT_TRUE(mentions(error.what(), path));
-      EXPECT_TRUE(mentions(error.what(), "errno"));
+      EXPECT_TRUE(mentions(error.what(), reason));
     }
   }
 }
 
-TEST(Config, AnEndlessFileIsRefused) {
-  EXPECT_THROW(Config::from_file("/dev/zero"), ConfigError);
-}
-
 TEST(Config, AnEmptyFileIsRefused) {
-  EXPECT_THROW(Config::from_file("/dev/null"), ConfigError);
+  const File file("");
+  EXPECT_THROW(Config::from_file(file.path()), ConfigError);
 }
 
 TEST(Config, WindowsFilesAndByteOrderMarksAreRead) {

@@ -273,5 +273,49 @@ TEST_F(BpeFilesTest, MergesThatCannotBeRightAreRefused) {
   }
 }
 
+// Whatever follows, also what a character is cut in two by.
+TEST(BpeTokenizer, TextInPiecesHasTheTokensOfTheWhole) {
+  const auto tokenizer = golden_tokenizer();
+  const std::vector<std::string> parts{
+      "'",
+      "l",
+      "s",
+      "re",
+      " ",
+      "  ",
+      "\n",
+      "\u00a0",
+      "\u00e9",
+      "\u2028",
+      "\xE2",
+      "\x80",
+      "\xF0\x9F\x98\x80",
+      "1",
+      "==",
+      "the",
+      "Th",
+      ""};
+  std::mt19937 random(7);
+  for (int round = 0; round < 300; ++round) {
+    std::string text;
+    for (int i = 0; i < 12; ++i) {
+      text += parts[random() % parts.size()];
+    }
+    const auto whole = tokenizer->encode(text);
+    for (size_t cut = 0; cut <= text.size(); ++cut) {
+      const size_t settled =
+          tokenizer->settled_prefix(std::string_view(text).substr(0, cut));
+      ASSERT_LE(settled, cut);
+      EXPECT_EQ(
+          joined(
+              {tokenizer->encode(text.substr(0, settled)),
+               tokenizer->encode(text.substr(settled))}),
+          whole)
+          << round << ", " << cut;
+    }
+  }
+  EXPECT_EQ(tokenizer->settled_prefix("one two three"), 3); // and two words
+}
+
 } // namespace
 } // namespace zero::data

@@ -19,10 +19,10 @@ using test::has;
 
 // 4 images of 2 channels and 3 x 5 pixels: all bytes different in an image.
 ImageSet numbered() {
-  return {
-      .images = at::arange(4 * 30).view({4, 2, 3, 5}).to(at::kByte),
-      .labels = at::tensor({5, 6, 7, 8}, at::kLong),
-      .num_classes = 10};
+  return in_memory(
+      at::arange(4 * 30).view({4, 2, 3, 5}).to(at::kByte),
+      at::tensor({5, 6, 7, 8}, at::kLong),
+      10);
 }
 
 TEST(ImageBatch, ForEvaluationImagesAreOnlyNormalised) {

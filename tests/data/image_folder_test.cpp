@@ -35,10 +35,8 @@ class ImageFolderTest : public testing::Test {
   std::string list_error() const {
     return error_of([&] { list_image_folder(root_); });
   }
-  std::string read_error(int64_t size, int64_t num_channels, int num_threads)
-      const {
-    return error_of(
-        [&] { read_image_folder(root_, size, num_channels, num_threads); });
+  std::string open_error(int64_t size, int64_t num_channels) const {
+    return error_of([&] { open_image_folder(root_, size, num_channels); });
   }
 
   test::TemporaryFolder folder_;
@@ -121,51 +119,41 @@ TEST_F(ImageFolderTest, AllImagesAreInTheirPlace) {
       test::make_jpeg(
           {.width = 16, .height = 8, .num_components = 1},
           std::vector<uint8_t>(size_t{16} * 8, 99)));
-  for (const int num_threads : {1, 3, 100}) {
-    const ImageSet set = read_image_folder(root_, 2, 3, num_threads);
-    EXPECT_EQ(set.num_classes, 2);
-    ASSERT_EQ(set.images.sizes(), at::IntArrayRef({kImages + 1, 3, 2, 2}));
-    for (int i = 0; i < kImages; ++i) {
-      EXPECT_EQ(set.labels[i].item<int>(), i < 25 ? 0 : 1);
-      EXPECT_EQ(set.images[i].min().item<int>(), 5 * i);
-      EXPECT_EQ(set.images[i].max().item<int>(), 5 * i);
-    }
-    EXPECT_NEAR(set.images[kImages][2][1][1].item<int>(), 99, 1);
+  const ImageSet set = open_image_folder(root_, 2, 3);
+  EXPECT_EQ(set.num_classes, 2);
+  EXPECT_EQ(set.class_names, (std::vector<std::string>{"a", "b"}));
+  EXPECT_EQ(set.size(), kImages + 1);
+  EXPECT_EQ(set.image_sizes, (std::vector<int64_t>{3, 2, 2}));
+  for (int i = kImages - 1; i >= 0; --i) { // in any order
+    EXPECT_EQ(set.labels[i].item<int>(), i < 25 ? 0 : 1);
+    const at::Tensor image = set.image(i);
+    ASSERT_EQ(image.sizes(), at::IntArrayRef(set.image_sizes));
+    EXPECT_EQ(image.min().item<int>(), 5 * i);
+    EXPECT_EQ(image.max().item<int>(), 5 * i);
   }
+  EXPECT_NEAR(set.image(kImages)[2][1][1].item<int>(), 99, 1);
   EXPECT_EQ(
-      read_image_folder(root_, 2, 1, 2).images.sizes(),
-      at::IntArrayRef({kImages + 1, 1, 2, 2}));
+      open_image_folder(root_, 2, 1).image(0).sizes(),
+      at::IntArrayRef({1, 2, 2}));
 }
 
-TEST_F(ImageFolderTest, TheFirstFileThatIsWrongIsNamed) {
-  for (int i = 0; i < 60; ++i) {
-    write_png("a/" + std::to_string(100 + i) + ".png", 1);
-  }
-  write("a/117.png", "");
-  for (const char* name : {"118", "119", "120", "121", "150"}) {
-    write(std::string("a/") + name + ".png", "wrong");
-  }
-  for (int i = 0; i < 20; ++i) {
-    const std::string text = read_error(4, 3, 4);
-    EXPECT_TRUE(has(text, "a/117.png' cannot be used: it is empty")) << text;
-  }
+TEST_F(ImageFolderTest, AFileThatIsWrongIsNamedWhenItIsAskedFor) {
+  write_png("a/1.png", 1);
+  write("a/2.png", "");
+  write("a/3.png", "wrong");
+  const ImageSet set = open_image_folder(root_, 4, 3);
+  EXPECT_EQ(set.image(0).max().item<int>(), 1);
+  const std::string empty = error_of([&] { set.image(1); });
+  EXPECT_TRUE(has(empty, "a/2.png' cannot be used: it is empty")) << empty;
+  const std::string wrong = error_of([&] { set.image(2); });
+  EXPECT_TRUE(has(wrong, "a/3.png' cannot be used")) << wrong;
 }
 
 TEST_F(ImageFolderTest, RequestsThatMakeNoSenseAreRefused) {
   write_png("a/1.png", 1);
-  const std::string text = read_error(0, 2, 0);
+  const std::string text = open_error(0, 2);
   EXPECT_TRUE(has(text, "their size is 0, expected 1 to 65500 pixels")) << text;
   EXPECT_TRUE(has(text, "they have 2 channels, expected 3, or 1")) << text;
-  EXPECT_TRUE(has(text, "there are 0 threads, expected 1 or more")) << text;
-}
-
-TEST_F(ImageFolderTest, MemoryIsAskedForBeforehand) {
-  // 12.9 GB each, of which no machine has two thousand.
-  for (int i = 0; i < 2000; ++i) {
-    write("a/" + std::to_string(i) + ".png", "");
-  }
-  const std::string text = read_error(65'500, 3, 1);
-  EXPECT_TRUE(has(text, "no memory for the 2000 images in")) << text;
 }
 
 } // namespace

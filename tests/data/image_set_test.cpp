@@ -44,18 +44,18 @@ TEST_F(ImageSetTest, ReadsCifar10) {
   const auto set = read_cifar10({first, second});
   EXPECT_EQ(set.size(), 3);
   EXPECT_EQ(set.num_classes, 10);
-  EXPECT_EQ(set.images.sizes(), at::IntArrayRef({3, 3, 32, 32}));
+  EXPECT_EQ(set.image_sizes, (std::vector<int64_t>{3, 32, 32}));
   EXPECT_EQ(set.labels[1].item<int>(), 9);
-  EXPECT_EQ(set.images[1][0][31][31].item<int>(), 2);
-  EXPECT_EQ(set.images[2][2][0][0].item<int>(), 253);
+  EXPECT_EQ(set.image(1)[0][31][31].item<int>(), 2);
+  EXPECT_EQ(set.image(2)[2][0][0].item<int>(), 253);
 }
 
 TEST_F(ImageSetTest, ReadsIdx) {
   const auto images = write("images", idx({2, 2, 3}, "abcdefghijkl"));
   const auto labels = write("labels", idx({2}, {4, 9}));
   const auto set = read_idx(images, labels, 10);
-  EXPECT_EQ(set.images.sizes(), at::IntArrayRef({2, 1, 2, 3}));
-  EXPECT_EQ(set.images[1][0][0][2].item<int>(), 'i');
+  EXPECT_EQ(set.image_sizes, (std::vector<int64_t>{1, 2, 3}));
+  EXPECT_EQ(set.image(1)[0][0][2].item<int>(), 'i');
   EXPECT_EQ(set.labels[1].item<int>(), 9);
   const std::string text = error_of([&] { read_idx(images, labels, 9); });
   EXPECT_TRUE(has(text, "image 1 has label 9, there are 9 classes")) << text;

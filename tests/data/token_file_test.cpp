@@ -84,5 +84,13 @@ TEST_F(TokenFileTest, TokensBeyondTheVocabularyAreNamed) {
           "has 3 tokens, expected 2 from 2 on"));
 }
 
+TEST_F(TokenFileTest, AllTokensCanBeCheckedAtOnce) {
+  write(bytes_of<uint16_t>({1, 2, 9, 3}));
+  const TokenFile file(path_);
+  file.check_all(10);
+  const std::string text = error_of([&] { file.check_all(9); });
+  EXPECT_TRUE(has(text, "has 9 as token 2, the vocabulary has 9")) << text;
+}
+
 } // namespace
 } // namespace zero::data

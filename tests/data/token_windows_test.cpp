@@ -47,5 +47,28 @@ TEST(TokenWindows, TextThatIsTooShortIsRefused) {
   EXPECT_EQ(TokenWindows(at::arange(10, at::kLong), 9).num_samples(), 1);
 }
 
+TEST(TokenWindows, SideBySideEveryTokenIsPredictedOnce) {
+  for (int64_t count = 4; count < 12; ++count) {
+    const TokenWindows windows(at::arange(count, at::kLong), 3);
+    std::vector<int64_t> numbers;
+    for (int64_t i = 0; i < windows.num_windows(); ++i) {
+      numbers.push_back(i);
+    }
+    const auto batch = windows.windows(numbers);
+    std::vector<int64_t> predicted;
+    for (int64_t i = 0; i < batch.targets.numel(); ++i) {
+      const auto target = batch.targets.flatten()[i].item<int64_t>();
+      if (target != TokenWindows::kNoTarget) {
+        predicted.push_back(target);
+        EXPECT_EQ(batch.inputs.flatten()[i].item<int64_t>(), target - 1);
+      }
+    }
+    ASSERT_EQ(predicted.size(), count - 1);
+    for (int64_t i = 0; i + 1 < count; ++i) {
+      EXPECT_EQ(predicted[static_cast<size_t>(i)], i + 1);
+    }
+  }
+}
+
 } // namespace
 } // namespace zero::data

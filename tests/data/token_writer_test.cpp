@@ -57,15 +57,5 @@ TEST(TokenWriter, TokensThatDoNotFitAreRefused) {
       "choose the format llm.c"));
 }
 
-TEST(TokenWriter, TextIsCutWhereWordsDoNotChange) {
-  EXPECT_EQ(independent_prefix("one two three"), 7);
-  EXPECT_EQ(independent_prefix("one two  three"), 3); // not within spaces
-  EXPECT_EQ(independent_prefix("one two\n three"), 3);
-  EXPECT_EQ(independent_prefix("one two "), 3); // more spaces may come
-  EXPECT_EQ(independent_prefix("one\u00a0 two"), 9); // that is a space, too
-  EXPECT_EQ(independent_prefix("word"), 4);
-  EXPECT_EQ(independent_prefix(""), 0);
-}
-
 } // namespace
 } // namespace zero::data

@@ -54,5 +54,18 @@ TEST(Tokenizer, WhatItDoesNotKnowIsNamed) {
   EXPECT_TRUE(has(error_of([] { make_character_tokenizer(""); }), "got none"));
 }
 
+TEST(Tokenizer, ACharacterThatIsCutIsLeftForTheNextPiece) {
+  EXPECT_EQ(without_cut_character("ab"), "ab");
+  EXPECT_EQ(without_cut_character(""), "");
+  EXPECT_EQ(without_cut_character("a\u00e9"), "a\u00e9");
+  EXPECT_EQ(without_cut_character("a\xC3"), "a");
+  EXPECT_EQ(without_cut_character("a\xF0\x9F\x98"), "a");
+  EXPECT_EQ(without_cut_character("a\xF0\x9F\x98\x80"), "a\xF0\x9F\x98\x80");
+  EXPECT_EQ(without_cut_character("\x80\x80\x80"), "\x80\x80\x80");
+  const auto characters = make_character_tokenizer("a\u00e9");
+  EXPECT_EQ(characters->settled_prefix("a\xC3"), 1);
+  EXPECT_EQ(make_byte_tokenizer()->settled_prefix("a\xC3"), 2);
+}
+
 } // namespace
 } // namespace zero::data

@@ -2,8 +2,10 @@
 // all ranks one after another, averages their gradients, clips and updates.
 #pragma once
 
+#include <gtest/gtest.h>
 #include <zero/config.h>
 
+#include <cmath>
 #include <limits>
 #include <memory>
 #include <string>
@@ -98,6 +100,31 @@ inline Curve train_plain(
     curve.parameters.push_back(parameter.detach().clone());
   }
   return curve;
+}
+
+// Requires: the module's parameters are here.
+inline void expect_parameters_of(
+    const Curve& expected,
+    const torch::nn::Module& module,
+    double tolerance) {
+  const auto parameters = module.parameters();
+  for (size_t i = 0; i < parameters.size(); ++i) {
+    EXPECT_TRUE(torch::allclose(
+        parameters[i], expected.parameters[i], tolerance, tolerance))
+        << "parameter " << i;
+  }
+}
+
+inline void expect_losses_of(
+    const Curve& expected,
+    const std::vector<double>& losses,
+    double tolerance) {
+  ASSERT_EQ(losses.size(), expected.losses.size());
+  for (size_t step = 0; step < losses.size(); ++step) {
+    const double reference = expected.losses[step];
+    EXPECT_NEAR(losses[step], reference, tolerance * std::abs(reference))
+        << "step " << step;
+  }
 }
 
 } // namespace zero::test

@@ -97,24 +97,9 @@ void expect_parity(const Case& tested, Backend backend, const Config& config) {
             return;
           }
           const auto guard = engine.gather(*model.module);
-          const auto parameters = model.module->parameters();
-          for (size_t i = 0; i < parameters.size(); ++i) {
-            EXPECT_TRUE(torch::allclose(
-                parameters[i],
-                expected.parameters[i],
-                tolerance * 10,
-                tolerance * 10))
-                << "parameter " << i;
-          }
+          expect_parameters_of(expected, *model.module, tolerance * 10);
         });
-    for (int step = 0; step < kParitySteps; ++step) {
-      const double reference = expected.losses[static_cast<size_t>(step)];
-      EXPECT_NEAR(
-          losses[static_cast<size_t>(step)],
-          reference,
-          tolerance * std::abs(reference))
-          << "step " << step;
-    }
+    expect_losses_of(expected, losses, tolerance);
   });
 }
 

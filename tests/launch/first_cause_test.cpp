@@ -66,7 +66,8 @@ std::string report_of(
   for (const auto& end : ends) {
     cause.add(end);
   }
-  return failure_report(cause, last_lines, oom);
+  return last_lines_report(cause.get().rank, last_lines) +
+      failure_report(cause, oom);
 }
 
 TEST(FailureReport, EndsWithTheRankItsProcessAndTheExitCode) {

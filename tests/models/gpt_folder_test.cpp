@@ -76,6 +76,53 @@ TEST(GptFolder, PublishedNamesAreUnderstood) {
   EXPECT_TRUE(at::equal(loaded->forward(tokens), gpt->forward(tokens)));
 }
 
+// As large models are published.
+TEST(GptFolder, WeightsOfSeveralFilesAreFound) {
+  const TemporaryFolder folder;
+  Gpt gpt(kOptions);
+  std::ofstream(folder.path() / "config.json") << gpt_config_json(kOptions);
+  nlohmann::json map;
+  int number = 0;
+  for (const auto& item : gpt->named_parameters()) {
+    const std::string file =
+        "model-0000" + std::to_string(++number % 3) + "-of-00003.safetensors";
+    map[item.key()] = file;
+  }
+  for (const char* digit : {"0", "1", "2"}) {
+    const std::string file =
+        std::string("model-0000") + digit + "-of-00003.safetensors";
+    std::vector<checkpoint::TensorEntry> entries;
+    std::vector<at::Tensor> tensors;
+    for (const auto& item : gpt->named_parameters()) {
+      if (map[item.key()] == file) {
+        tensors.push_back(item.value().detach());
+        entries.push_back(
+            {item.key(), at::kFloat, tensors.back().sizes().vec()});
+      }
+    }
+    checkpoint::SafetensorsWriter writer(folder.path() / file, entries);
+    for (const auto& tensor : tensors) {
+      writer.write(tensor.const_data_ptr(), tensor.nbytes());
+    }
+    writer.commit();
+  }
+  const auto list = folder.path() / "model.safetensors.index.json";
+  std::ofstream(list) << nlohmann::json{{"weight_map", map}};
+  EXPECT_TRUE(has_weights(folder.path()));
+  auto loaded = load_gpt(folder.path());
+  const auto tokens = test::random_ints(40, {1, 5}, 2);
+  EXPECT_TRUE(at::equal(loaded->forward(tokens), gpt->forward(tokens)));
+
+  std::ofstream(list) << R"({"weight_map": {"a": "../other.safetensors"}})";
+  EXPECT_TRUE(
+      has(error_of([&] { load_gpt(folder.path()); }),
+          "expected the name of a file beside it"));
+  std::ofstream(list) << "[]";
+  EXPECT_TRUE(
+      has(error_of([&] { load_gpt(folder.path()); }),
+          "expected an object with weight_map"));
+}
+
 TEST(GptFolder, TheConfigurationIsHuggingFaces) {
   const auto config = nlohmann::json::parse(gpt_config_json(kOptions));
   EXPECT_EQ(config.at("model_type"), "gpt2");
@@ -88,9 +135,13 @@ TEST(GptFolder, TheConfigurationIsHuggingFaces) {
   EXPECT_EQ(options.num_layers, 2);
   EXPECT_EQ(options.dropout, 0);
   // Defaults are those of GPT-2.
-  EXPECT_EQ(gpt_options_from_json("{}", "here").width, 768);
   EXPECT_EQ(
-      gpt_options_from_json(R"({"n_inner": null})", "here").num_layers, 12);
+      gpt_options_from_json(R"({"model_type": "gpt2"})", "here").width, 768);
+  EXPECT_EQ(
+      gpt_options_from_json(
+          R"({"model_type": "gpt2", "n_inner": null})", "here")
+          .num_layers,
+      12);
 }
 
 TEST(GptFolder, OtherArchitecturesAreRefusedWithAllReasons) {

@@ -1,5 +1,6 @@
 #include "models/load_weights.h"
 
+#include <ATen/ops/zeros.h>
 #include <gtest/gtest.h>
 #include <torch/nn/modules/linear.h>
 
@@ -85,10 +86,43 @@ TEST_F(LoadWeightsTest, TheLastLayerMayBeForOtherClasses) {
       has(error_of([&] { load_weights(*net, file); }),
           "fc.weight: expected [3, 512], got [10, 512]"));
   const auto left = load_weights(*net, file, {.may_stay = "fc."});
-  EXPECT_EQ(left, (std::vector<std::string>{"fc.weight", "fc.bias"}));
+  EXPECT_EQ(
+      left,
+      (std::vector<std::string>{"fc.weight is [10, 512]", "fc.bias is [10]"}));
   EXPECT_TRUE(at::equal(
       net->named_parameters()["layer3.1.conv2.weight"],
       given->named_parameters()["layer3.1.conv2.weight"]));
+
+  // Weights and biases are of the same classes.
+  auto mixed = tensors;
+  for (auto& [name, tensor] : mixed) {
+    tensor = name == "fc.bias" ? at::zeros({7}) : tensor;
+  }
+  write(mixed);
+  const std::string contradiction = error_of([&] {
+    load_weights(*net, SafetensorsReader(path_), {.may_stay = "fc."});
+  });
+  EXPECT_TRUE(has(contradiction, "fc.bias: expected [3], got [7]"))
+      << contradiction;
+
+  // Only the number of classes is excused, and only all of it may be missing.
+  for (auto& [name, tensor] : tensors) {
+    tensor = name == "fc.weight" ? at::zeros({3, 13}) : tensor;
+  }
+  std::erase_if(tensors, [](const auto& item) {
+    return item.first == "fc.bias" ||
+        item.first.ends_with(".num_batches_tracked");
+  });
+  write(tensors);
+  const SafetensorsReader wrong(path_);
+  const std::string text = error_of([&] {
+    load_weights(
+        *net,
+        wrong,
+        {.may_stay = "fc.", .may_be_missing = ".num_batches_tracked"});
+  });
+  EXPECT_TRUE(has(text, "missing (1):\n    fc.bias")) << text;
+  EXPECT_TRUE(has(text, "fc.weight: expected [3, 512], got [3, 13]")) << text;
 }
 
 } // namespace

@@ -132,6 +132,10 @@ class ModelRank : public reduce::ExchangeHandler {
     }
   }
 
+  void join(int, const std::vector<Contribution>&, int) override {
+    throw std::runtime_error("there is one host");
+  }
+
   int num_produced() const {
     return num_produced_;
   }

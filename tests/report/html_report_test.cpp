@@ -79,7 +79,7 @@ TEST(HtmlReport, OneRunIsShownInFull) {
         "<dt>Training loss</dt><dd>2.015</dd>", // the mean of the last four
         "<dt>Best evaluation loss</dt><dd>3</dd>",
         "<dt>Tokens per second</dt><dd>30,720</dd>",
-        "<dt>Peak memory of rank 0</dt><dd>430 B</dd>",
+        "<dt>Training state of rank 0</dt><dd>430 B</dd>",
         "<dt>Time not waited</dt><dd>75 %</dd>"}) {
     EXPECT_TRUE(has(page, headline)) << headline;
   }

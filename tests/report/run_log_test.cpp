@@ -52,7 +52,7 @@ TEST_F(RunLogTest, AnUpdateIsReadInFull) {
   EXPECT_EQ(run.waiting(update)[1], 0.5F);
   EXPECT_EQ(run.communication(update)[0], 1.0F);
   EXPECT_EQ(run.resident(update)[1], 3000.0F);
-  EXPECT_EQ(run.overlap(update), 0); // it waited longer than it took
+  EXPECT_TRUE(std::isnan(run.overlap(update))); // it tells of the one before
   EXPECT_TRUE(run.evaluations.empty());
 }
 
@@ -167,20 +167,23 @@ TEST_F(RunLogTest, ABrokenConfigurationIsNamed) {
 
 TEST_F(RunLogTest, OverlapStaysWithinItsBounds) {
   const RunLog run =
-      read(R"({"step":1,"seconds":2,"ranks":{"waiting":[1,null]}})"
+      read(R"({"step":1,"seconds":2,"ranks":{"waiting":[9]}})"
            "\n"
-           R"({"step":2,"ranks":{"waiting":[1]}})"
+           R"({"step":2,"ranks":{"waiting":[1,null]}})"
            "\n"
-           R"({"step":3,"seconds":1,"ranks":{"waiting":[0,0,0]}})"
+           R"({"step":3,"seconds":1,"ranks":{"waiting":[1]}})"
            "\n"
-           R"({"step":4,"seconds":1,"ranks":{"waiting":[5]}})"
+           R"({"step":4,"seconds":1,"ranks":{"waiting":[0,0,0]}})"
+           "\n"
+           R"({"step":5,"seconds":1,"ranks":{"waiting":[5]}})"
            "\n");
-  EXPECT_EQ(run.overlap(run.updates[0]), 0.75);
-  EXPECT_TRUE(std::isnan(run.overlap(run.updates[1])));
-  EXPECT_EQ(run.overlap(run.updates[2]), 1);
-  EXPECT_EQ(run.overlap(run.updates[3]), 0);
-  EXPECT_EQ(run.overlap(), 0.25);
-  EXPECT_EQ(run.updates[2].num_ranks, 3);
+  EXPECT_TRUE(std::isnan(run.overlap(run.updates[0])));
+  EXPECT_EQ(run.overlap(run.updates[1]), 0.75);
+  EXPECT_TRUE(std::isnan(run.overlap(run.updates[2])));
+  EXPECT_EQ(run.overlap(run.updates[3]), 1);
+  EXPECT_EQ(run.overlap(run.updates[4]), 0);
+  EXPECT_EQ(run.overlap(), 0.25); // 6 s of 8
+  EXPECT_EQ(run.updates[3].num_ranks, 3);
 }
 
 TEST(Curves, WhatIsNotFiniteDoesNotCount) {

@@ -22,7 +22,9 @@ TEST(OutputFolder, IsMadeAndIsOneRunsAtATime) {
     EXPECT_TRUE(
         has(error_of([&] { const OutputFolder second(path, true); }),
             "another run is at work"));
+    EXPECT_FALSE(std::filesystem::is_empty(path)); // still locked
   }
+  EXPECT_TRUE(std::filesystem::is_empty(path));
   const OutputFolder again(path, false);
 }
 
@@ -30,6 +32,7 @@ TEST(OutputFolder, ARunIsNotLostUnasked) {
   const test::TemporaryFolder folder;
   const std::string path = folder.path();
   std::ofstream(path + "/metrics.jsonl") << "{}";
+  std::ofstream(path + "/run.json") << R"({"ended": "finished"})";
   std::ofstream(path + "/notes.txt") << "mine";
   EXPECT_TRUE(
       has(error_of([&] { const OutputFolder run(path, false); }),
@@ -42,7 +45,7 @@ TEST(OutputFolder, ARunIsNotLostUnasked) {
 }
 
 TEST(OutputFolder, WhatIsNotARunsIsNeverLost) {
-  for (const char* name : {"config.json", "model", "best"}) {
+  for (const char* name : {"config.json", "model", "best", "metrics.jsonl"}) {
     const test::TemporaryFolder folder;
     const std::string path = folder.path();
     std::ofstream(path + "/" + name) << "mine";
@@ -58,7 +61,7 @@ TEST(OutputFolder, WhatIsNotARunsIsNeverLost) {
 TEST(OutputFolder, APlaceThatCannotBeWrittenToIsToldOf) {
   const std::string error =
       error_of([] { const OutputFolder run("/proc/no/such", false); });
-  EXPECT_TRUE(has(error, "cannot make the output folder")) << error;
+  EXPECT_TRUE(has(error, "cannot make the folder")) << error;
 }
 
 TEST(OutputFolder, NumbersThatAreTakenArePassedOver) {

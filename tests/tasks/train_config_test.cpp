@@ -1,6 +1,7 @@
 #include "tasks/train_config.h"
 
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
 #include <fstream>
 
@@ -107,9 +108,30 @@ TEST_F(TrainConfigTest, WhatDoesNotFitTogetherIsTold) {
   EXPECT_TRUE(has(error({"model.type=resnet"}), "a resnet learns from"));
   EXPECT_TRUE(has(error({"data.tokenizer=gpt2"}), "\"vocab\" and \"merges\""));
   EXPECT_TRUE(has(error({"data.type=tokens"}), "model.vocab_size: missing"));
+  EXPECT_TRUE(has(error({"data.vocab=" + text_}), "data.vocab: given alone"));
+  EXPECT_TRUE(has(error({"data.merges=" + text_}), "data.merges: given alone"));
+  EXPECT_TRUE(
+      has(error({"data.vocab=" + text_, "data.merges=" + text_}),
+          "the tokenizer has no files"));
   EXPECT_TRUE(has(error({"train.epochs=2"}), "remove one of them"));
   EXPECT_TRUE(has(error({"train.steps=null"}), "how long to train"));
   EXPECT_TRUE(has(error({"train.steps=-1"}), "with --set: train.steps"));
+}
+
+TEST_F(TrainConfigTest, TheFileIsOneThatCanBeReadTwice) {
+  const std::string path = folder_.path() / "fifo";
+  ASSERT_EQ(::mkfifo(path.c_str(), 0600), 0);
+  EXPECT_TRUE(
+      has(error_of([&] { TrainConfig::from_file(path); }), "no regular file"));
+  EXPECT_TRUE(
+      has(error_of([&] { TrainConfig::from_file(folder_.path()); }),
+          "it is a folder"));
+}
+
+TEST_F(TrainConfigTest, TheTokenizerBesideTokensKnowsTheVocabulary) {
+  std::ofstream(folder_.path() / "libzero_tokenizer.json")
+      << R"({"type": "byte"})";
+  read(gpt(), {"data.type=tokens"});
 }
 
 TEST_F(TrainConfigTest, TheExamplesAreWithoutMistakes) {

@@ -8,6 +8,7 @@
 #include "base/libtorch_version.h"
 #include "cli/doctor/capture.h"
 #include "cli/doctor/finding.h"
+#include "comm/net/mpi_link.h"
 
 namespace zero::cli {
 
@@ -75,6 +76,19 @@ Finding examine_torchrun() {
   return {.what = c10::str("torchrun, ", path)};
 }
 
+Finding examine_mpi() {
+  const auto known = comm::known_mpis();
+  if (known.empty()) {
+    return {
+        .mark = Mark::missing,
+        .what = "MPI",
+        .remedy =
+            "only needed for several machines: build libzero where "
+            "mpicxx of Open MPI or MPICH is found"};
+  }
+  return {.what = c10::str("MPI, modules for ", c10::Join(" and ", known))};
+}
+
 } // namespace
 
 std::vector<Finding> examine_software() {
@@ -84,9 +98,7 @@ std::vector<Finding> examine_software() {
       examine_libtorch(),
       examine_python(),
       examine_torchrun(),
-      {.mark = Mark::missing,
-       .what = "MPI",
-       .remedy = "not part of this build: all ranks are on one machine"},
+      examine_mpi(),
       {.mark = Mark::missing,
        .what = "NCCL",
        .remedy = "not part of this build: tensors are on the CPU"}};

@@ -26,6 +26,7 @@ class AllGather final : public Collective {
     const auto range = buffer_.piece(rank(), piece);
     copy_bytes(
         slot(rank(), piece), bytes_of(input_) + range.offset, range.bytes);
+    reach().store(slot(rank(), piece), range.bytes);
   }
 
   void collect(int64_t piece) override {

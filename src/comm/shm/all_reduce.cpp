@@ -4,6 +4,7 @@
 #include "comm/reduce_kernels.h"
 #include "comm/shm/buffer.h"
 #include "comm/shm/collectives.h"
+#include "comm/shm/joined.h"
 
 namespace zero::comm {
 
@@ -36,6 +37,7 @@ class DirectAllReduce final : public Collective {
 
   void publish(int64_t piece) override {
     copy_bytes(slot(rank(), piece), bytes_of(tensor_), bytes());
+    reach().store(slot(rank(), piece), bytes());
   }
 
   void collect(int64_t piece) override {
@@ -132,6 +134,9 @@ std::shared_ptr<Operation> make_all_reduce(
   const auto bytes = static_cast<int64_t>(tensor.nbytes());
   if (bytes > 0 && bytes <= kDirectBytes) {
     return std::make_shared<DirectAllReduce>(context, tensor, op);
+  }
+  if (!context.reach.is_one_host()) {
+    return make_joined_all_reduce(context, tensor, op);
   }
   // Nothing to do alone, or with nothing: then there are no pieces.
   const int64_t numel = context.segment.size() == 1 ? 0 : tensor.numel();

@@ -29,6 +29,8 @@ class AllToAll final : public Collective {
             slot(rank(), piece, to),
             bytes_of(input_) + range.offset,
             range.bytes);
+        reach().store(
+            slot(rank(), piece, to), range.bytes, reach().hosts().host_of(to));
       }
     }
   }

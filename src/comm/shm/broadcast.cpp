@@ -26,6 +26,7 @@ class Broadcast final : public Collective {
       const auto range = buffer_.piece(0, piece);
       copy_bytes(
           slot(root_, piece), bytes_of(tensor_) + range.offset, range.bytes);
+      reach().store(slot(root_, piece), range.bytes);
     }
   }
 

@@ -26,6 +26,7 @@ bool Collective::advance() {
   if (!verified_ && !try_verify()) {
     return moved;
   }
+  moved = join_next() || moved;
   moved = combine_next() || moved;
   moved = collect_next() || moved;
   moved = close() || moved;
@@ -39,6 +40,7 @@ bool Collective::complete() const {
 
 bool Collective::owes() const {
   return !announced_ || published_ < pieces_.number ||
+      (pieces_.joined && joined_ < pieces_.number) ||
       (pieces_.combined && combined_ < pieces_.number) ||
       (pieces_.closed && collected_ < pieces_.number);
 }
@@ -61,7 +63,10 @@ bool Collective::announce() {
         !all_reached(&RankState::verified, seq - kSignatures + 1, least)) {
       return false;
     }
-    self.signatures[seq % kSignatures] = signature();
+    reach().store_word(self.position); // for who waits for this rank
+    auto& place = self.signatures[seq % kSignatures];
+    place = signature();
+    reach().store(&place, sizeof(place));
     raise(&RankState::announced, seq + 1);
   }
   announced_ = true;
@@ -109,9 +114,10 @@ bool Collective::publish_next() {
     return false;
   }
   const uint64_t piece = first_ + static_cast<uint64_t>(published_);
-  if (piece >= kDepth &&
+  const uint64_t depth = segment().depth();
+  if (piece >= depth &&
       !all_reached(
-          &RankState::collected, piece - kDepth + 1, least_collected_)) {
+          &RankState::collected, piece - depth + 1, least_collected_)) {
     return false;
   }
   publish(published_);
@@ -120,12 +126,26 @@ bool Collective::publish_next() {
   return true;
 }
 
+bool Collective::join_next() {
+  if (!pieces_.joined || joined_ == published_) {
+    return false;
+  }
+  const uint64_t piece = first_ + static_cast<uint64_t>(joined_);
+  if (!all_here_reached(&RankState::published, piece + 1)) {
+    return false;
+  }
+  join(joined_);
+  ++joined_;
+  raise(&RankState::joined, piece + 1);
+  return true;
+}
+
 bool Collective::combine_next() {
-  if (!pieces_.combined || combined_ == published_) {
+  if (!pieces_.combined || combined_ == ready_to_combine()) {
     return false;
   }
   const uint64_t piece = first_ + static_cast<uint64_t>(combined_);
-  if (!all_reached(&RankState::published, piece + 1, least_published_)) {
+  if (!all_reached(needed_to_combine(), piece + 1, least_ready_to_combine_)) {
     return false;
   }
   combine(combined_);
@@ -135,14 +155,11 @@ bool Collective::combine_next() {
 }
 
 bool Collective::collect_next() {
-  if (collected_ == (pieces_.combined ? combined_ : published_)) {
+  if (collected_ == ready_to_collect()) {
     return false;
   }
   const uint64_t piece = first_ + static_cast<uint64_t>(collected_);
-  const bool ready = pieces_.combined
-      ? all_reached(&RankState::combined, piece + 1, least_combined_)
-      : all_reached(&RankState::published, piece + 1, least_published_);
-  if (!ready) {
+  if (!all_reached(needed_to_collect(), piece + 1, least_ready_to_collect_)) {
     return false;
   }
   collect(collected_);
@@ -176,13 +193,24 @@ bool Collective::all_reached(Counter counter, uint64_t target, uint64_t& least)
   return true;
 }
 
+bool Collective::all_here_reached(Counter counter, uint64_t target) const {
+  for (const int other : reach().hosts().ranks_of(reach().host())) {
+    if ((segment().state(other).*counter).load() < target) {
+      return false;
+    }
+  }
+  return true;
+}
+
 void Collective::raise(Counter counter, uint64_t value) {
-  (segment().state(rank()).*counter).store(value);
+  auto& own = segment().state(rank()).*counter;
+  own.store(value);
   for (int other = 0; other < size(); ++other) {
     if (other != rank()) {
       segment().state(other).doorbell.ring();
     }
   }
+  reach().store_word(own);
 }
 
 std::vector<int> Collective::behind(Counter counter, uint64_t target) const {
@@ -208,20 +236,25 @@ std::vector<int> Collective::awaited() const {
   const auto piece = [this](int64_t number) {
     return first_ + static_cast<uint64_t>(number);
   };
-  if (pieces_.combined && combined_ < published_) {
-    auto ranks = behind(&RankState::published, piece(combined_) + 1);
+  if (pieces_.joined && joined_ < published_) {
+    auto ranks = behind(&RankState::published, piece(joined_) + 1);
+    std::erase_if(ranks, [this](int other) { return !reach().is_here(other); });
     if (!ranks.empty()) {
       return ranks;
     }
   }
-  const int64_t limit = pieces_.combined ? combined_ : published_;
-  if (collected_ < limit) {
-    return behind(
-        pieces_.combined ? &RankState::combined : &RankState::published,
-        piece(collected_) + 1);
+  if (pieces_.combined && combined_ < ready_to_combine()) {
+    auto ranks = behind(needed_to_combine(), piece(combined_) + 1);
+    if (!ranks.empty()) {
+      return ranks;
+    }
   }
-  if (published_ < pieces_.number && piece(published_) >= kDepth) {
-    return behind(&RankState::collected, piece(published_) - kDepth + 1);
+  if (collected_ < ready_to_collect()) {
+    return behind(needed_to_collect(), piece(collected_) + 1);
+  }
+  const uint64_t depth = segment().depth();
+  if (published_ < pieces_.number && piece(published_) >= depth) {
+    return behind(&RankState::collected, piece(published_) - depth + 1);
   }
   if (pieces_.closed) {
     return behind(&RankState::collected, piece(pieces_.number));

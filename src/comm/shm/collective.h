@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "comm/net/reach.h"
 #include "comm/shm/operation.h"
 #include "comm/shm/segment.h"
 
@@ -20,6 +21,7 @@ struct CollectiveContext {
   int rank;
   bool verify; // compare signatures before using anybody's data
   uint64_t& next_piece; // the first piece of the next collective
+  const Reach& reach;
 };
 
 class Collective : public Operation {
@@ -36,6 +38,7 @@ class Collective : public Operation {
   // How a collective is cut: what the stages are called with.
   struct Pieces {
     int64_t number = 0;
+    bool joined = false; // whether there is a joining stage
     bool combined = false; // whether there is a combining stage
     // Whether it ends only when everybody has collected: needed where ranks
     // read each other's tensors, which their owners may change afterwards.
@@ -44,8 +47,10 @@ class Collective : public Operation {
 
   Collective(CollectiveContext context, Signature signature, Pieces pieces);
 
-  // Piece numbers count from 0 within the collective.
+  // Piece numbers count from 0 within the collective. What a stage has made for
+  // other hosts it sends there.
   virtual void publish(int64_t piece) = 0;
+  virtual void join(int64_t /*piece*/) {}
   virtual void combine(int64_t /*piece*/) {}
   virtual void collect(int64_t piece) = 0;
 
@@ -57,6 +62,9 @@ class Collective : public Operation {
   }
   const Segment& segment() const {
     return context_.segment;
+  }
+  const Reach& reach() const {
+    return context_.reach;
   }
   std::byte* slot(int rank, int64_t piece) const {
     return segment().slot(rank, first_ + static_cast<uint64_t>(piece));
@@ -78,11 +86,26 @@ class Collective : public Operation {
   bool announce();
   bool try_verify();
   bool publish_next();
+  bool join_next();
   bool combine_next();
   bool collect_next();
   bool close();
   bool all_reached(Counter counter, uint64_t target, uint64_t& least) const;
+  bool all_here_reached(Counter counter, uint64_t target) const;
   std::vector<int> behind(Counter counter, uint64_t target) const;
+  // What a stage works on: how far this rank is, and whom it waits for.
+  int64_t ready_to_combine() const {
+    return pieces_.joined ? joined_ : published_;
+  }
+  int64_t ready_to_collect() const {
+    return pieces_.combined ? combined_ : ready_to_combine();
+  }
+  Counter needed_to_combine() const {
+    return pieces_.joined ? &RankState::joined : &RankState::published;
+  }
+  Counter needed_to_collect() const {
+    return pieces_.combined ? &RankState::combined : needed_to_combine();
+  }
   void raise(Counter counter, uint64_t value);
 
   CollectiveContext context_;
@@ -93,12 +116,13 @@ class Collective : public Operation {
   bool closed_ = false;
   uint64_t first_ = 0; // number of piece 0 in the segment
   int64_t published_ = 0;
+  int64_t joined_ = 0;
   int64_t combined_ = 0;
   int64_t collected_ = 0;
   int64_t bytes_received_ = 0;
   // The least counter of all ranks when it was last looked at.
-  uint64_t least_published_ = 0;
-  uint64_t least_combined_ = 0;
+  uint64_t least_ready_to_combine_ = 0;
+  uint64_t least_ready_to_collect_ = 0;
   uint64_t least_collected_ = 0;
 };
 

@@ -1,9 +1,11 @@
 #include "comm/shm/group.h"
 
 #include <ATen/ops/empty.h>
+#include <zero/version.h>
 
 #include <algorithm>
 #include <optional>
+#include <tuple>
 #include <utility>
 
 #include "base/cores.h"
@@ -29,7 +31,8 @@ std::shared_ptr<Group> Group::form(std::shared_ptr<Membership> membership) {
            .purpose = "init",
            .timeout_seconds = membership->progress_timeout_seconds(),
            .gone = [&roster](int rank) { return roster.gone(rank); },
-           .build = Segment::create,
+           .build =
+               [](const std::vector<int>& ids) { return Segment::create(ids); },
            .failed_by_another = [&roster, id] { roster.note_victim(id); }})
           .run();
   for (int rank = 0; rank < size; ++rank) {
@@ -46,10 +49,28 @@ std::shared_ptr<Group> Group::form(std::shared_ptr<Membership> membership) {
           {rank, "init", -1});
     }
   }
-  for (int rank = 0; rank < size; ++rank) {
+  check_verifies(roster, id);
+  return base::make_process_owned<Group>(
+      std::move(membership), outcome.segment);
+}
+
+std::shared_ptr<Group> Group::form_over_hosts(
+    std::shared_ptr<Membership> membership,
+    std::shared_ptr<base::SharedMapping> segment) {
+  Roster& roster = membership->roster();
+  const int id = membership->id();
+  auto group = base::make_process_owned<Group>(
+      std::move(membership), std::move(segment));
+  group->barrier();
+  check_verifies(roster, id);
+  return group;
+}
+
+void Group::check_verifies(Roster& roster, int id) {
+  for (int rank = 0; rank < roster.size(); ++rank) {
     if (roster.verifies(rank) != roster.verifies(id)) {
       throw ConfigError(c10::str(
-          base::rank_prefix(id, size),
+          base::rank_prefix(id, roster.size()),
           "init: verifying is ",
           roster.verifies(id) ? "on" : "off",
           " here and not so on rank ",
@@ -58,9 +79,33 @@ std::shared_ptr<Group> Group::form(std::shared_ptr<Membership> membership) {
           "InitOptions::verify"));
     }
   }
-  return base::make_process_owned<Group>(
-      std::move(membership), outcome.segment);
 }
+
+namespace {
+
+// Where the ranks of a group are, with hosts numbered as they come.
+Reach reach_of(
+    const std::shared_ptr<const Outside>& outside,
+    const Segment& segment,
+    int rank) {
+  const auto ids = segment.ids();
+  std::vector<int> host_of;
+  std::vector<int> seen;
+  for (const int id : ids) {
+    const int host = outside == nullptr ? 0 : outside->hosts().host_of(id);
+    const auto known = std::find(seen.begin(), seen.end(), host);
+    host_of.push_back(static_cast<int>(known - seen.begin()));
+    if (known == seen.end()) {
+      seen.push_back(host);
+    }
+  }
+  if (seen.size() == 1) {
+    return {rank, segment.size()};
+  }
+  return {rank, Hosts(host_of), outside->mirror(), segment.number(), ids};
+}
+
+} // namespace
 
 Group::Group(
     std::shared_ptr<Membership> membership,
@@ -71,19 +116,28 @@ Group::Group(
       rank_(static_cast<int>(
           std::find(ids_.begin(), ids_.end(), membership_->id()) -
           ids_.begin())),
+      reach_(reach_of(membership_->outside(), segment_, rank_)),
       produced_(ids_.size()),
       consumed_(ids_.size()),
       traffic_(std::make_shared<TrafficCounters>()),
       progress_(segment_, progress_options()) {
   ZERO_CHECK(rank_ < size(), "this rank is not in the group");
   segment_.close_address();
+  reach_.add(segment_.memory(), [this] {
+    for (const int rank : reach_.hosts().ranks_of(reach_.host())) {
+      segment_.state(rank).doorbell.ring();
+    }
+  });
 }
 
 Progress::Options Group::progress_options() {
   return {
       .rank = rank_,
       .progress_timeout_seconds = membership_->progress_timeout_seconds(),
-      .may_spin = membership_->roster().size() <= base::available_cores(),
+      .may_spin =
+          static_cast<int>(reach_.hosts().ranks_of(reach_.host()).size()) <=
+          base::available_cores(),
+      .news_seconds = reach_.is_one_host() ? 0.0 : 1.0,
       .lost_ranks = [this] { return lost_ranks(); },
       .epitaph = [this](int rank) { return epitaph(rank); },
       .deserter =
@@ -100,13 +154,18 @@ Progress::Options Group::progress_options() {
 }
 
 CollectiveContext Group::context() {
-  return {segment_, rank_, membership_->verifies(), next_piece_};
+  return {segment_, rank_, membership_->verifies(), next_piece_, reach_};
 }
 
 Group::~Group() {
-  segment_.state(rank_).dropped = 1;
+  auto& dropped = segment_.state(rank_).dropped;
+  dropped = 1;
   for (int other = 0; other < size(); ++other) {
     segment_.state(other).doorbell.ring();
+  }
+  if (!reach_.is_one_host()) {
+    reach_.store_word(dropped);
+    reach_.remove();
   }
 }
 
@@ -133,7 +192,7 @@ bool Group::gone(int rank) const {
 // that failed because of another, then one that only dropped the communicator.
 std::vector<int> Group::lost_ranks() const {
   const Roster& roster = membership_->roster();
-  std::vector<std::pair<int, int>> order;
+  std::vector<std::tuple<int, uint32_t, int>> order;
   for (int rank = 0; rank < size(); ++rank) {
     const int id = ids_[static_cast<size_t>(rank)];
     if (rank != rank_ && gone(rank)) {
@@ -141,12 +200,12 @@ std::vector<int> Group::lost_ranks() const {
           : roster.is_victim(id)                  ? 2
           : roster.state(id) == MemberState::left ? 1
                                                   : 0;
-      order.emplace_back(guilt, rank);
+      order.emplace_back(guilt, roster.loss(id), rank);
     }
   }
   std::sort(order.begin(), order.end());
   std::vector<int> ranks;
-  for (const auto& [guilt, rank] : order) {
+  for (const auto& [guilt, loss, rank] : order) {
     ranks.push_back(rank);
   }
   return ranks;
@@ -164,6 +223,13 @@ std::string Group::epitaph(int rank) const {
     default:
       return "it has dropped this communicator";
   }
+}
+
+void Group::barrier() {
+  const auto operation = make_barrier(context());
+  operation->counted = false;
+  progress().submit(operation);
+  progress().wait(operation);
 }
 
 std::vector<int64_t> Group::exchange(
@@ -241,32 +307,63 @@ std::shared_ptr<base::SharedMapping> Group::share(
   return mapping;
 }
 
+void Group::require_one_host(const char* what) const {
+  if (!reach_.is_one_host()) {
+    throw ConfigError(c10::str(
+        base::rank_prefix(rank_, size()),
+        what,
+        ": the ranks are on ",
+        reach_.hosts().num_hosts(),
+        " hosts, and libzero ",
+        ZERO_VERSION,
+        " does this on one. Fix: start all ranks on one host"));
+  }
+}
+
+int64_t Group::proposed_number() const {
+  return reach_.is_one_host() ? 0 : membership_->outside()->proposed_number();
+}
+
+uint32_t Group::take_number(const std::vector<int64_t>& proposed) const {
+  return reach_.is_one_host() ? 0
+                              : membership_->outside()->take_number(proposed);
+}
+
 std::shared_ptr<Group> Group::split(int color, int key) {
-  const auto choices = exchange(CommOp::split, {color, key});
+  const auto choices = exchange(CommOp::split, {color, key, proposed_number()});
+  const auto choice = [&](int rank, size_t which) {
+    return choices[3 * static_cast<size_t>(rank) + which];
+  };
   std::vector<int> ranks;
+  std::vector<int64_t> proposed;
   for (int rank = 0; rank < size(); ++rank) {
-    if (choices[2 * static_cast<size_t>(rank)] == color) {
+    proposed.push_back(choice(rank, 2));
+    if (choice(rank, 0) == color) {
       ranks.push_back(rank);
     }
   }
+  const uint32_t number = take_number(proposed);
   std::stable_sort(ranks.begin(), ranks.end(), [&](int a, int b) {
-    return choices[2 * static_cast<size_t>(a) + 1] <
-        choices[2 * static_cast<size_t>(b) + 1];
+    return choice(a, 1) < choice(b, 1);
   });
   std::vector<int> ids;
   for (int rank : ranks) {
     ids.push_back(ids_[static_cast<size_t>(rank)]);
   }
+  const auto leader = std::find_if(ranks.begin(), ranks.end(), [&](int rank) {
+    return reach_.is_here(rank);
+  });
   auto segment = share(
       CommOp::split,
-      ranks.front(),
-      [&] { return Segment::create(ids); },
+      *leader,
+      [&] { return Segment::create(ids, number); },
       [](auto&) {});
   return base::make_process_owned<Group>(membership_, std::move(segment));
 }
 
 std::shared_ptr<Group> Group::shrink() {
   check_process();
+  require_one_host("shrink");
   const std::lock_guard lock(shrink_mutex_);
   if (successor_) {
     // Ranks may have been lost since.

@@ -12,6 +12,7 @@
 #include "base/process_owned.h"
 #include "base/shared_mapping.h"
 #include "comm/membership.h"
+#include "comm/net/reach.h"
 #include "comm/shm/collective.h"
 #include "comm/shm/progress.h"
 #include "comm/shm/segment.h"
@@ -34,6 +35,11 @@ class Group {
   // Throws: PeerLost when one is gone before, CommTimeout, IoError.
   static std::shared_ptr<Group> form(std::shared_ptr<Membership> membership);
 
+  // The same over several hosts, where each has made its segment already.
+  static std::shared_ptr<Group> form_over_hosts(
+      std::shared_ptr<Membership> membership,
+      std::shared_ptr<base::SharedMapping> segment);
+
   // The group whose segment this is; this rank is one of its members.
   Group(
       std::shared_ptr<Membership> membership,
@@ -51,6 +57,9 @@ class Group {
   const Segment& segment() const {
     return segment_;
   }
+  const Reach& reach() const {
+    return reach_;
+  }
   const std::shared_ptr<Membership>& membership() const {
     return membership_;
   }
@@ -64,9 +73,23 @@ class Group {
     return consumed_[static_cast<size_t>(from)];
   }
 
+  // Throws: ConfigError if the group spans several hosts.
+  void require_one_host(const char* what) const;
+  // The first rank of this host.
+  int leader_here() const {
+    return reach_.hosts().ranks_of(reach_.host()).front();
+  }
+  // What a rank proposes as the number of memory that all hosts have, by
+  // exchange(); 0 on one host.
+  int64_t proposed_number() const;
+  uint32_t take_number(const std::vector<int64_t>& proposed) const;
+
   std::shared_ptr<Group> split(int color, int key);
   // The same group when it is called again.
   std::shared_ptr<Group> shrink();
+
+  // Blocks until every rank has come here. It is not counted as the user's.
+  void barrier();
 
   // Collective: `values` of every rank, one rank after another. `purpose` is
   // what the user called, for messages.
@@ -74,9 +97,9 @@ class Group {
       CommOp purpose,
       const std::vector<int64_t>& values);
 
-  // Collective: every rank maps the segment that its `leader` makes, then runs
-  // `prepare` on it. Throws: IoError on every rank when it fails on one,
-  // PeerLost on every rank when the leader's end is why.
+  // Collective: every rank maps the segment that its `leader`, on the same
+  // host, makes, then runs `prepare` on it. Throws: IoError on every rank when
+  // it fails on one, PeerLost on every rank when the leader's end is why.
   std::shared_ptr<base::SharedMapping> share(
       CommOp purpose,
       int leader,
@@ -100,6 +123,7 @@ class Group {
 
  private:
   void check_process() const;
+  static void check_verifies(Roster& roster, int id);
   bool gone(int rank) const;
   Progress::Options progress_options();
 
@@ -108,6 +132,7 @@ class Group {
   Segment segment_;
   std::vector<int> ids_; // roster ids by rank
   int rank_;
+  Reach reach_;
   uint64_t next_piece_ = 0;
   std::vector<uint64_t> produced_; // message segments, by peer
   std::vector<uint64_t> consumed_;

@@ -24,12 +24,14 @@ class Pairwise : public Operation {
  protected:
   Pairwise(
       const Segment& segment,
+      const Reach& reach,
       int rank,
       int peer,
       CommOp op,
       const at::Tensor& tensor)
       : Operation(signature_of(op, tensor, ReduceOp::sum, peer)),
         segment_(segment),
+        reach_(reach),
         rank_(rank),
         peer_(peer),
         tensor_(tensor),
@@ -56,6 +58,7 @@ class Pairwise : public Operation {
   }
 
   const Segment& segment_;
+  const Reach& reach_;
   int rank_;
   int peer_;
   at::Tensor tensor_;
@@ -68,11 +71,12 @@ class Send final : public Pairwise {
  public:
   Send(
       const Segment& segment,
+      const Reach& reach,
       int rank,
       int to,
       uint64_t& produced,
       const at::Tensor& tensor)
-      : Pairwise(segment, rank, to, CommOp::send, tensor),
+      : Pairwise(segment, reach, rank, to, CommOp::send, tensor),
         channel_(segment.pair(rank, to)),
         produced_(produced) {}
 
@@ -84,15 +88,17 @@ class Send final : public Pairwise {
     while (done_ < segments_ &&
            produced_ - channel_.consumed.load() < kPairDepth) {
       if (done_ == 0) {
-        channel_.headers[produced_ % kPairDepth] = signature();
+        auto& header = channel_.headers[produced_ % kPairDepth];
+        header = signature();
+        reach_.store_for(&header, sizeof(header), peer_);
       }
       const auto part = range(done_);
-      copy_bytes(
-          segment_.pair_slot(rank_, peer_, produced_),
-          bytes_of(tensor_) + part.offset,
-          part.bytes);
+      std::byte* slot = segment_.pair_slot(rank_, peer_, produced_);
+      copy_bytes(slot, bytes_of(tensor_) + part.offset, part.bytes);
+      reach_.store_for(slot, part.bytes, peer_);
       ++done_;
       channel_.produced.store(++produced_);
+      reach_.store_word_for(channel_.produced, peer_);
       segment_.state(peer_).doorbell.ring();
       moved = true;
     }
@@ -118,11 +124,12 @@ class Recv final : public Pairwise {
  public:
   Recv(
       const Segment& segment,
+      const Reach& reach,
       int rank,
       int from,
       uint64_t& consumed,
       const at::Tensor& tensor)
-      : Pairwise(segment, rank, from, CommOp::recv, tensor),
+      : Pairwise(segment, reach, rank, from, CommOp::recv, tensor),
         channel_(segment.pair(from, rank)),
         consumed_(consumed) {}
 
@@ -142,6 +149,7 @@ class Recv final : public Pairwise {
           part.bytes);
       ++done_;
       channel_.consumed.store(++consumed_);
+      reach_.store_word_for(channel_.consumed, peer_);
       segment_.state(peer_).doorbell.ring();
       moved = true;
     }
@@ -167,6 +175,8 @@ class Recv final : public Pairwise {
     }
     channel_.refusal = signature();
     channel_.refused.store(1);
+    reach_.store_for(&channel_.refusal, sizeof(Signature), peer_);
+    reach_.store_word_for(channel_.refused, peer_);
     segment_.state(peer_).doorbell.ring();
     disagree(header);
   }
@@ -179,20 +189,22 @@ class Recv final : public Pairwise {
 
 std::shared_ptr<Operation> make_send(
     const Segment& segment,
+    const Reach& reach,
     int rank,
     int to,
     uint64_t& produced,
     const at::Tensor& tensor) {
-  return std::make_shared<Send>(segment, rank, to, produced, tensor);
+  return std::make_shared<Send>(segment, reach, rank, to, produced, tensor);
 }
 
 std::shared_ptr<Operation> make_recv(
     const Segment& segment,
+    const Reach& reach,
     int rank,
     int from,
     uint64_t& consumed,
     const at::Tensor& tensor) {
-  return std::make_shared<Recv>(segment, rank, from, consumed, tensor);
+  return std::make_shared<Recv>(segment, reach, rank, from, consumed, tensor);
 }
 
 } // namespace zero::comm

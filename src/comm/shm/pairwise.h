@@ -7,6 +7,7 @@
 
 #include <memory>
 
+#include "comm/net/reach.h"
 #include "comm/shm/operation.h"
 #include "comm/shm/segment.h"
 
@@ -16,6 +17,7 @@ namespace zero::comm {
 // many segments this rank has put into, or taken out of, the channel.
 std::shared_ptr<Operation> make_send(
     const Segment& segment,
+    const Reach& reach,
     int rank,
     int to,
     uint64_t& produced,
@@ -23,6 +25,7 @@ std::shared_ptr<Operation> make_send(
 
 std::shared_ptr<Operation> make_recv(
     const Segment& segment,
+    const Reach& reach,
     int rank,
     int from,
     uint64_t& consumed,

@@ -347,11 +347,13 @@ void Progress::fail_what_cannot_be() {
     const int peer = queue.front()->signature().root;
     const bool peer_lost_too =
         std::find(lost.begin(), lost.end(), peer) != lost.end();
+    const bool may_wait =
+        !message && deserter < 0 && may_still_complete(*queue.front(), lost);
     if (message && peer_lost_too) {
       fail(queue, [this, peer](const Operation& operation) {
         return complaints_.peer_lost(operation, peer);
       });
-    } else if (!lost.empty() && (!message || deserter >= 0)) {
+    } else if (!lost.empty() && (!message || deserter >= 0) && !may_wait) {
       fail(queue, [this, rank = lost.front()](const Operation& operation) {
         return complaints_.peer_lost(operation, rank);
       });
@@ -363,6 +365,23 @@ void Progress::fail_what_cannot_be() {
       fail_if_late(queue);
     }
   });
+}
+
+// Whether what is missing is on its way from ranks that live.
+bool Progress::may_still_complete(
+    const Operation& operation,
+    const std::vector<int>& lost) {
+  if (lost.empty()) {
+    return false;
+  }
+  lost_since_ = lost_since_.value_or(Clock::now());
+  const auto awaited = operation.awaited();
+  const bool awaits_lost =
+      std::any_of(awaited.begin(), awaited.end(), [&lost](int rank) {
+        return std::find(lost.begin(), lost.end(), rank) != lost.end();
+      });
+  return !awaits_lost &&
+      base::seconds_since(*lost_since_) < options_.news_seconds;
 }
 
 void Progress::fail_if_late(Queue& queue) {

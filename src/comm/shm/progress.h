@@ -22,6 +22,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <thread>
 #include <utility>
@@ -72,6 +73,9 @@ class Progress {
   void idle(int& idle_rounds, Driver who);
   void fail_what_cannot_be();
   void fail_if_late(Queue& queue);
+  bool may_still_complete(
+      const Operation& operation,
+      const std::vector<int>& lost);
   void fail(Queue& queue, Failure failure);
   void fail_all(Queue& queue, const Failure& failure);
   void finish(Queue& queue, std::exception_ptr error);
@@ -111,6 +115,7 @@ class Progress {
   Queue collectives_;
   std::map<Channel, Queue> messages_;
   Failure broken_; // why no collective can run any more
+  std::optional<base::TimePoint> lost_since_; // the first rank
 };
 
 } // namespace zero::comm

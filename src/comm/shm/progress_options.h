@@ -13,6 +13,9 @@ struct ProgressOptions {
   int rank = 0;
   double progress_timeout_seconds = 0;
   bool may_spin = false; // whether each rank has a core of its own
+  // How long what a living rank has said may be under way. A rank that is done
+  // and gone may be heard of before others that are as far.
+  double news_seconds = 0;
   // The ranks of the group that are gone, those first that are the cause.
   std::function<std::vector<int>()> lost_ranks;
   std::function<std::string(int)> epitaph; // what to say of one

@@ -3,6 +3,7 @@
 #include "comm/reduce_kernels.h"
 #include "comm/shm/buffer.h"
 #include "comm/shm/collectives.h"
+#include "comm/shm/joined.h"
 
 namespace zero::comm {
 
@@ -70,6 +71,9 @@ std::shared_ptr<Operation> make_reduce_scatter(
     const at::Tensor& output,
     const at::Tensor& input,
     ReduceOp op) {
+  if (!context.reach.is_one_host()) {
+    return make_joined_reduce_scatter(context, output, input, op);
+  }
   const ChunkedBuffer buffer(
       input.numel(),
       input.element_size(),

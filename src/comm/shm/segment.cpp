@@ -14,6 +14,18 @@ namespace {
 constexpr uint64_t kSegmentMagic = 0x31'4752'4f55'5030ULL;
 constexpr int64_t kPairBytes = 256 << 10;
 
+constexpr int kDepth = 4;
+constexpr int kDepthBetweenHosts = 16;
+constexpr int64_t kMaxSlotsBytes = 64 << 20; // of all ranks, between hosts
+
+// Of a segment that has a number other hosts have one, too.
+int depth_for(int size, uint32_t number) {
+  return number == 0
+      ? kDepth
+      : static_cast<int>(std::clamp<int64_t>(
+            kMaxSlotsBytes / kSlotBytes / size, kDepth, kDepthBetweenHosts));
+}
+
 // A slot holds a part for each rank; parts begin on cache lines.
 int64_t part_bytes_for(int size) {
   return kSlotBytes / size / 64 * 64;
@@ -30,6 +42,7 @@ int64_t pair_bytes_for(int size) {
 struct Segment::Header {
   uint64_t magic;
   int32_t size;
+  uint32_t number;
   // The ranks' roster ids follow.
   int32_t* ids() {
     return reinterpret_cast<int32_t*>(this + 1);
@@ -38,13 +51,15 @@ struct Segment::Header {
 
 // Offsets of the parts, in bytes.
 struct Segment::Layout {
-  explicit Layout(int size)
+  Layout(int size, uint32_t number)
       : n(static_cast<size_t>(size)),
+        depth(static_cast<size_t>(depth_for(size, number))),
         part(static_cast<size_t>(part_bytes_for(size))),
         pair(static_cast<size_t>(pair_bytes_for(size))),
         area(Assembly::bytes_for(size)) {}
 
   size_t n;
+  size_t depth;
   size_t part;
   size_t pair;
   size_t area;
@@ -54,18 +69,20 @@ struct Segment::Layout {
   size_t pairs = states + n * sizeof(RankState);
   size_t assembly = pairs + n * n * sizeof(PairState);
   size_t slots = base::round_up<size_t>(assembly + area, base::kPage);
-  size_t results = slots + n * kDepth * kSlotBytes;
+  size_t results = slots + n * depth * kSlotBytes;
   size_t pair_slots =
-      base::round_up<size_t>(results + n * kDepth * part, base::kPage);
+      base::round_up<size_t>(results + n * depth * part, base::kPage);
   size_t total = pair_slots + n * n * kPairDepth * pair;
 };
 
 std::shared_ptr<base::SharedMapping> Segment::create(
-    const std::vector<int>& ids) {
+    const std::vector<int>& ids,
+    uint32_t number) {
   const int size = static_cast<int>(ids.size());
-  auto mapping = base::SharedMapping::create("zero-group", Layout(size).total);
+  auto mapping =
+      base::SharedMapping::create("zero-group", Layout(size, number).total);
   // Fresh shared memory is zero: no counter has moved, nobody has arrived.
-  auto* header = new (mapping->data()) Header{kSegmentMagic, size};
+  auto* header = new (mapping->data()) Header{kSegmentMagic, size, number};
   std::copy(ids.begin(), ids.end(), header->ids());
   return mapping;
 }
@@ -75,7 +92,7 @@ Segment::Segment(std::shared_ptr<base::SharedMapping> mapping)
   std::byte* base = mapping_->data();
   const auto* header = reinterpret_cast<Header*>(base);
   if (mapping_->bytes() < base::kPage || header->magic != kSegmentMagic ||
-      Layout(header->size).total != mapping_->bytes()) {
+      Layout(header->size, header->number).total != mapping_->bytes()) {
     throw CorruptionError(
         "the shared segment is not one of this version of libzero. Fix: run "
         "all ranks with one installation");
@@ -83,13 +100,18 @@ Segment::Segment(std::shared_ptr<base::SharedMapping> mapping)
   size_ = header->size;
   part_bytes_ = part_bytes_for(size_);
   pair_bytes_ = pair_bytes_for(size_);
-  const Layout layout(size_);
+  const Layout layout(size_, header->number);
+  depth_ = static_cast<int64_t>(layout.depth);
   states_ = reinterpret_cast<RankState*>(base + layout.states);
   pairs_ = reinterpret_cast<PairState*>(base + layout.pairs);
   assembly_ = base + layout.assembly;
   slots_ = base + layout.slots;
   results_ = base + layout.results;
   pair_slots_ = base + layout.pair_slots;
+}
+
+uint32_t Segment::number() const {
+  return reinterpret_cast<const Header*>(mapping_->data())->number;
 }
 
 std::vector<int> Segment::ids() const {

@@ -3,14 +3,18 @@
 // Note [Pieces]
 // A collective moves its data in pieces that fit a slot. For each piece a rank
 //   publishes  its contribution into its own slot,
+//   joins      its host's contributions to parts that others own (reductions
+//              over several hosts only),
 //   combines   everybody's contributions to the part it owns (reductions only),
 //   collects   what the others published or combined,
 // and says so by raising its counter of that stage. Counters never go back and
 // run on from one collective to the next; all ranks run the same collectives,
-// so piece k is the same piece everywhere. A slot is one of kDepth that take
-// turns: piece k may be written when every rank has collected piece k - kDepth.
-// That one rule keeps every slot safe, and a rank may be up to kDepth pieces
-// ahead of the slowest.
+// so piece k is the same piece everywhere. A slot is one of depth() that take
+// turns: piece k may be written when every rank has collected piece k -
+// depth(). That one rule keeps every slot safe, and a rank may be up to depth()
+// pieces ahead of the slowest. On one host few are best, since they stay in the
+// cache; between hosts there have to be as many as are on the wire, and as wait
+// there for the news that others have been collected.
 #pragma once
 
 #include <array>
@@ -26,8 +30,6 @@
 #include "comm/signature.h"
 
 namespace zero::comm {
-
-inline constexpr int kDepth = 4;
 
 // Larger pieces cost fewer handshakes; smaller ones stay in the cache between
 // the rank that writes them and the one that reads them.
@@ -60,11 +62,12 @@ struct Position {
 // What one rank says of itself. Only that rank writes it, but for the doorbell.
 struct RankState {
   alignas(base::kCacheLine) std::atomic<uint64_t> published;
+  alignas(base::kCacheLine) std::atomic<uint64_t> joined; // by hosts
   alignas(base::kCacheLine) std::atomic<uint64_t> combined;
   alignas(base::kCacheLine) std::atomic<uint64_t> collected;
 
   alignas(base::kCacheLine) Doorbell doorbell;
-  std::atomic<uint32_t> dropped; // takes no part in this group any more
+  std::atomic<uint64_t> dropped; // takes no part in this group any more
 
   // Collectives whose signature is there, and those it has compared.
   alignas(base::kCacheLine) std::atomic<uint64_t> announced;
@@ -77,7 +80,7 @@ struct RankState {
 struct PairState {
   alignas(base::kCacheLine) std::atomic<uint64_t> produced; // by the sender
   alignas(base::kCacheLine) std::atomic<uint64_t> consumed; // by the receiver
-  std::atomic<uint32_t> refused; // the receiver awaits what `refusal` says
+  std::atomic<uint64_t> refused; // the receiver awaits what `refusal` says
   Signature refusal;
   // Of the message that segment k begins; by the sender.
   alignas(base::kCacheLine) std::array<Signature, kPairDepth> headers;
@@ -85,9 +88,11 @@ struct PairState {
 
 class Segment {
  public:
-  // Makes a segment for the ranks with these roster ids.
+  // Makes a segment for the ranks with these roster ids. Over several hosts
+  // each has one of the same number.
   static std::shared_ptr<base::SharedMapping> create(
-      const std::vector<int>& ids);
+      const std::vector<int>& ids,
+      uint32_t number = 0);
 
   // Throws: CorruptionError if it is not a segment of this version.
   explicit Segment(std::shared_ptr<base::SharedMapping> mapping);
@@ -96,13 +101,17 @@ class Segment {
     return size_;
   }
   std::vector<int> ids() const;
+  uint32_t number() const;
+  const std::shared_ptr<base::SharedMapping>& memory() const {
+    return mapping_;
+  }
 
   RankState& state(int rank) const {
     return states_[rank];
   }
   // rank's contribution to piece k.
   std::byte* slot(int rank, uint64_t piece) const {
-    return slots_ + turn(rank, piece, kDepth) * kSlotBytes;
+    return slots_ + turn(rank, piece, depth_) * kSlotBytes;
   }
   // The part of that contribution meant for one rank.
   std::byte* slot(int rank, uint64_t piece, int to) const {
@@ -111,9 +120,12 @@ class Segment {
   int64_t part_bytes() const {
     return part_bytes_;
   }
+  uint64_t depth() const {
+    return static_cast<uint64_t>(depth_);
+  }
   // What rank has combined of piece k.
   std::byte* result(int rank, uint64_t piece) const {
-    return results_ + turn(rank, piece, kDepth) * part_bytes_;
+    return results_ + turn(rank, piece, depth_) * part_bytes_;
   }
 
   PairState& pair(int from, int to) const {
@@ -148,6 +160,7 @@ class Segment {
 
   std::shared_ptr<base::SharedMapping> mapping_;
   int size_ = 0;
+  int64_t depth_ = 0;
   int64_t part_bytes_ = 0;
   int64_t pair_bytes_ = 0;
   RankState* states_ = nullptr;

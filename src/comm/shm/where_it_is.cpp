@@ -124,7 +124,8 @@ std::shared_ptr<Operation> make_where_it_is(
     const at::Tensor& whole,
     Ways ways) {
   const auto bytes = static_cast<int64_t>(whole.nbytes());
-  if (bytes < kInPlaceBytes || group.size() == 1) {
+  if (bytes < kInPlaceBytes || group.size() == 1 ||
+      !group.reach().is_one_host()) {
     return ways.through_slots();
   }
   return std::make_shared<WhereItIs>(group, signature, tensor, std::move(ways));

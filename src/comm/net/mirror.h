@@ -1,0 +1,208 @@
+// Defines Mirror: memory that every host has once, and how what a rank writes
+// into it comes to the other hosts. The communication thread of a process is
+// here, and it alone uses the link.
+//
+//   mirror.add(7, mapping, ranks, ring);   // on all of them, the same number
+//   mirror.store(7, slot, bytes, rank);    // then, in this order, both are on
+//   mirror.store_word(7, counter, rank);   // that rank's host
+//
+// Note [Mirrors]
+// Ranks of one host talk by words in shared memory that one of them writes and
+// all read. Between hosts it is the same: each host has the memory of all
+// ranks, of which that of other hosts' ranks is a mirror, kept by what they
+// send. A mapping has the same layout everywhere, so that whoever reads does
+// not ask where a rank is; pages that no other host sends are never touched,
+// and take no memory. On each host one rank receives what a rank of another
+// host sends (Hosts::counterpart), so a byte goes over the wire once for each
+// host.
+//
+// What is not mirrored is read: the owner's thread answers from its memory
+// while the owner computes. So memory lasts until no rank needs it any more.
+//
+// What a rank stores arrives in the order in which it was stored. So a counter
+// that is raised after its data tells the same on every host. Nothing is
+// promised about the order of what different ranks store.
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <set>
+#include <thread>
+#include <vector>
+
+#include "base/shared_mapping.h"
+#include "comm/net/hosts.h"
+#include "comm/net/link.h"
+
+namespace zero::comm {
+
+class Mirror {
+ public:
+  // `lost` is called by the thread here when a transfer with a rank failed; by
+  // `is_lost` it learns who is so for another reason. Ranks are those of the
+  // link.
+  Mirror(
+      std::unique_ptr<Link> link,
+      const Hosts& hosts,
+      std::function<void(int rank)> lost,
+      std::function<bool(int rank)> is_lost);
+  ~Mirror(); // stops it
+  Mirror(const Mirror&) = delete;
+  Mirror& operator=(const Mirror&) = delete;
+
+  // Memory of all hosts, of which the others' `ranks` have one, too. `arrived`
+  // is called by the thread here after something came from another host: it
+  // rings whoever waits for it. What comes before is kept until then.
+  void add(
+      uint32_t number,
+      std::shared_ptr<base::SharedMapping> mapping,
+      const std::vector<int>& ranks,
+      std::function<void()> arrived);
+  // This rank needs it no more; the number is not used again. When it returns,
+  // nobody is rung any more; others may still read it, until they have removed
+  // it, too.
+  void remove(uint32_t number);
+
+  // As Link has it.
+  void abandon() {
+    is_abandoned_ = true;
+  }
+
+  // Larger ones MPI sends in one direction at a time: they go in parts.
+  static constexpr size_t kPartBytes = size_t{512} << 10;
+
+  // Sends bytes of the mapping to the same place on another host. They may not
+  // change before they have arrived there.
+  void store(uint32_t number, const std::byte* place, size_t bytes, int host);
+  // The same of a word that may change at once.
+  void store_word(uint32_t number, const std::atomic<uint64_t>& word, int host);
+
+  // Bytes of the mapping as another rank has them, at most kPartBytes, to
+  // anywhere. `done` is called by the thread here, with false if that rank is
+  // lost.
+  void read(
+      uint32_t number,
+      size_t offset,
+      std::byte* to,
+      size_t bytes,
+      int rank,
+      std::function<void(bool)> done);
+
+  // Called by all ranks when none of them stores or reads any more: returns
+  // when all that they have stored is here, and what this one has is there.
+  void finish();
+
+  // Nothing goes out or comes in any more; what was stored has been sent.
+  void stop();
+
+ private:
+  // A message is a batch of these, some followed by their bytes. Many bytes
+  // come by themselves, with a tag of their own, straight to their place.
+  // A read is answered by bytes with another tag; the others have none.
+  enum class Kind : uint32_t {
+    bytes,
+    word,
+    many_bytes,
+    read,
+    removed,
+    finished
+  };
+  struct Entry {
+    Kind kind = Kind::bytes;
+    uint32_t number = 0;
+    uint64_t offset = 0;
+    uint64_t bytes = 0;
+  };
+  // What this rank asked for.
+  struct Reading {
+    std::unique_ptr<Transfer> transfer; // of what comes, when it is asked for
+    int from = 0;
+    std::byte* to = nullptr;
+    std::function<void(bool)> done;
+  };
+  // One that is to be sent, or has come and waits for its turn.
+  struct Pending {
+    Entry entry;
+    std::optional<Reading> reading; // that it asks for
+    std::vector<std::byte> copy; // unless they are many
+    std::shared_ptr<base::SharedMapping> memory;
+    std::unique_ptr<Transfer> transfer; // of many bytes that come
+    std::vector<std::byte> dropped; // where they go if nobody wants them
+  };
+  struct Outgoing {
+    std::unique_ptr<Transfer> transfer;
+    int to = 0;
+    std::vector<std::byte> batch; // empty: the bytes are in a mapping
+    std::shared_ptr<base::SharedMapping> memory;
+  };
+  // What one rank of another host sends here.
+  struct Source {
+    int rank = 0;
+    std::vector<std::byte> buffer; // of the next batch
+    std::unique_ptr<Transfer> batch;
+    std::deque<Pending> entries;
+    bool lost = false;
+    bool finished = false; // nothing comes any more
+  };
+  struct Mapping {
+    std::shared_ptr<base::SharedMapping> memory;
+    std::function<void()> arrived;
+    std::set<int> ranks; // of other hosts, that still need it
+    bool is_removed = false; // by this rank
+  };
+
+  // What MPI sends without asking the receiver first.
+  static constexpr size_t kBatchBytes = size_t{16} << 10;
+
+  void queue(Pending pending, int to);
+  static void append(
+      std::vector<std::byte>& to,
+      const void* from,
+      size_t bytes);
+
+  // Of the thread here; each says whether it has moved anything.
+  void run();
+  bool send_queued();
+  void send_batch(std::vector<std::byte> batch, int to);
+  bool finish_sends();
+  bool finish_reads();
+  void answer(const Source& source, const Pending& pending);
+  void forget(uint32_t number, int rank);
+  bool receive(Source& source);
+  bool take_batch(Source& source);
+  bool apply(Source& source);
+  void begin_receiving(Source& source);
+  void lose(Source& source);
+  void rest(bool moved);
+
+  std::unique_ptr<Link> link_;
+  std::function<void(int)> lost_;
+  std::function<bool(int)> is_lost_;
+  std::atomic<bool> is_abandoned_ = false;
+
+  std::mutex mutex_; // of what follows
+  std::condition_variable wanted_; // for the thread here
+  std::condition_variable finished_; // a source is
+  std::map<uint32_t, Mapping> mappings_;
+  std::vector<std::deque<Pending>> queued_; // by rank
+  bool has_queued_ = false;
+  bool stop_ = false;
+  bool is_stopped_ = false;
+
+  // The thread's own.
+  std::vector<Source> sources_;
+  std::deque<Outgoing> outgoing_;
+  std::deque<Reading> readings_;
+  int quiet_rounds_ = 0;
+  std::thread thread_;
+};
+
+} // namespace zero::comm

@@ -1,0 +1,182 @@
+#!/usr/bin/env python3
+"""Runs ranks on several hosts, which are network namespaces of this machine.
+
+  hosts_test.py --program build/bin/on_hosts --mpis .mpi
+
+Exits with 77, and says why, where namespaces cannot be made or no MPI is there.
+"""
+import argparse
+import os
+import pathlib
+import random
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+
+from namespaces import DEADLINE, Hosts, Mpi, finish
+
+
+def check_collectives(mpi, program, work):
+    for num_hosts, ranks in ((2, 1), (2, 2), (4, 1)):
+        with Hosts(num_hosts) as hosts:
+            job = mpi.launch(hosts, ranks, [program, "collectives"], work)
+            out = finish(job)
+            size = num_hosts * ranks
+            assert job.returncode == 0, out
+            assert len(re.findall(r"rank \d+ is done", out)) == size, out
+            assert len(re.findall(rf"host \d of {num_hosts},", out)) == size, out
+            assert len(re.findall(rf"of {ranks} on {hosts.mark}", out)) == size, out
+    print(f"{mpi.name}: collectives on 2 and 4 hosts")
+
+
+def losses_of(out):
+    """By stage and sharing."""
+    return {line[:9]: [float(word) for word in line[10:].split()] for line in re.findall(r"stage \d \d:.*", out)}
+
+
+def check_training(mpi, program, work):
+    """Every stage has the losses that it has on one host."""
+    alone = subprocess.run([str(pathlib.Path(program).parent / "zero"), "run", "-n", "4", program, "train"],
+                           capture_output=True, text=True, timeout=DEADLINE)
+    assert alone.returncode == 0, alone.stderr
+    expected = losses_of(alone.stdout)
+    assert len(expected) == 8, alone.stdout
+    with Hosts(2) as hosts:
+        job = mpi.launch(hosts, 2, [program, "train"], work)
+        out = finish(job)
+    assert job.returncode == 0, out
+    assert ("will end this job" in out) == (mpi.name == "mpich"), out
+    losses = losses_of(out)
+    assert losses.keys() == expected.keys(), out
+    for case, values in losses.items():
+        for value, reference in zip(values, expected[case], strict=True):
+            assert abs(value - reference) <= 2e-5 * abs(reference), f"{case}\n{alone.stdout}\n{out}"
+    print(f"{mpi.name}: all stages on 2 hosts learn as on one")
+
+
+def check_loss(mpi, program, work):
+    """A rank that is killed is lost to those on other hosts within a second."""
+    with Hosts(2) as hosts:
+        job = mpi.launch(hosts, 2, [program, "wait"], work)
+        lines = []
+        while len(re.findall(r"process \d+", "".join(lines))) < 4:
+            line = job.stdout.readline()
+            assert line, "".join(lines)
+            lines.append(line)
+        victim = re.search(r"rank 3 of.*process (\d+)", "".join(lines))
+        time.sleep(0.5)
+        killed = time.time()
+        os.kill(int(victim[1]), signal.SIGKILL)
+        out = "".join(lines) + finish(job)
+        lost = re.findall(r"lost rank (\d) at ([\d.]+)", out)
+        assert len(lost) == 3 and all(rank == "3" for rank, _ in lost), out
+        worst = max(float(at) for _, at in lost) - killed
+        assert worst < 20, f"{worst} s\n{out}"  # the machine may be busy
+    print(f"{mpi.name}: a rank that was killed was lost to the others after {worst:.2f} s")
+
+
+class Training:
+    """Four ranks on two hosts that train until one is lost."""
+
+    def __init__(self, mpi, program, work, hosts):
+        self.hosts = hosts
+        self.job = mpi.launch(hosts, 2, [program, "train-on"], work, {"ZERO_TIMEOUT_SECONDS": "3"})
+        self.out = ""
+        self.read_until(r"at step 20\b")
+        self.ranks = {int(rank): int(process) for rank, process in
+                      re.findall(r"rank (\d) of.*process (\d+)", self.out)}
+        assert len(self.ranks) == 4, self.out
+
+    def read_until(self, pattern):
+        while not re.search(pattern, self.out):
+            line = self.job.stdout.readline()
+            assert line, self.out
+            self.out += line
+
+    def steps(self):
+        return int(re.findall(r"at step (\d+)", self.out)[-1])
+
+    def check_lost(self, expected, survivors):
+        """All survivors say that one of these was lost, and nothing is left."""
+        self.out += finish(self.job)
+        lost = [int(rank) for rank in re.findall(r"lost rank (\d)", self.out)]
+        assert len(lost) >= survivors and set(lost) <= expected, f"{expected}\n{self.out}"
+        deadline = time.time() + 20
+        while any(self.hosts.processes(host) for host in self.hosts.names):
+            assert time.time() < deadline, "processes are left"
+            time.sleep(0.1)
+
+
+def check_fault(mpi, program, work, seed):
+    """One of what happens to clusters, at a moment that the seed chooses."""
+    chance = random.Random(seed)
+    kind = ("killed", "stopped", "host gone", "link cut", "link slow")[seed % 5]
+    with Hosts(2) as hosts:
+        training = Training(mpi, program, work, hosts)
+        time.sleep(chance.uniform(0, 0.5))
+        victim = chance.randrange(4)
+        if kind == "killed":
+            os.kill(training.ranks[victim], signal.SIGKILL)
+            training.check_lost({victim}, 3)
+        elif kind == "stopped":
+            os.kill(training.ranks[victim], signal.SIGSTOP)
+            training.check_lost({victim}, 3)
+        elif kind == "host gone":
+            # The one that mpirun is not on.
+            for process in (training.ranks[2], training.ranks[3]):
+                os.kill(process, signal.SIGKILL)
+            training.check_lost({2, 3}, 2)
+        else:
+            before = training.steps()
+            if kind == "link cut":
+                hosts.cut(hosts.names[1])
+                time.sleep(chance.uniform(0.2, 1.5))
+                hosts.heal(hosts.names[1])
+            else:
+                hosts.shape(chance.choice(("5mbit", "20mbit", "100mbit")))
+            training.read_until(rf"at step {before + 40}\b")
+            os.kill(training.ranks[victim], signal.SIGKILL)
+            training.check_lost({victim}, 3)
+    print(f"{mpi.name}: fault {seed}, {kind}: as it should be")
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--program", required=True)
+    parser.add_argument("--mpis", required=True, type=pathlib.Path)
+    parser.add_argument("--faults", type=int, default=0, help="how many seeded faults, with Open MPI")
+    parser.add_argument("--first-fault", type=int, default=0, help="the first one's seed")
+    options = parser.parse_args()
+    mpis = [mpi for mpi in (Mpi("openmpi", options.mpis), Mpi("mpich", options.mpis)) if mpi.exists()]
+    if not mpis:
+        print("left out: there is no MPI; scripts/setup.sh --for-tests installs two")
+        return 77
+    if os.geteuid() != 0 or not shutil.which("ip"):
+        print("left out: network namespaces need root and iproute2")
+        return 77
+    try:
+        with Hosts(2):
+            pass
+    except subprocess.CalledProcessError as error:
+        print("left out: network namespaces cannot be made here:", error.stderr.decode().strip())
+        return 77
+    program = str(pathlib.Path(options.program).absolute())
+    with tempfile.TemporaryDirectory() as folder:
+        for seed in range(options.first_fault, options.first_fault + options.faults):
+            check_fault(mpis[0], program, pathlib.Path(folder), seed)
+        if options.faults:
+            return 0
+        for mpi in mpis:
+            check_collectives(mpi, program, pathlib.Path(folder))
+            check_training(mpi, program, pathlib.Path(folder))
+            if mpi.name == "openmpi":
+                check_loss(mpi, program, pathlib.Path(folder))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

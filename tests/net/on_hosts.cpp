@@ -1,0 +1,212 @@
+// What tests/net/hosts_test.py starts on several hosts:
+//
+//   on_hosts collectives   checks them, and who is where
+//   on_hosts wait          meets the others, then waits for one that is lost
+//   on_hosts train         a few steps at every stage; prints the losses
+//   on_hosts measure       how long collectives take
+//   on_hosts train-on      trains at stage 3 until a rank is lost
+#include <torch/torch.h>
+#include <unistd.h>
+#include <zero/zero.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <string>
+#include <vector>
+
+namespace {
+
+void require(bool condition, const char* what) {
+  if (!condition) {
+    throw zero::Error(std::string("wrong: ") + what);
+  }
+}
+
+void check_collectives(const zero::World& world) {
+  auto comm = world.communicator();
+  const int rank = world.rank();
+  const int size = world.size();
+  for (const int64_t numel : {1, 7, 5'000, 400'003}) {
+    at::Tensor tensor = at::arange(numel).remainder(5) + rank;
+    comm.all_reduce(tensor).wait();
+    const at::Tensor sum =
+        at::arange(numel).remainder(5) * size + size * (size - 1) / 2;
+    require(at::equal(tensor, sum), "all_reduce");
+
+    tensor = at::zeros({numel});
+    const auto own = zero::chunk_range(numel, rank, size);
+    tensor.narrow(0, own.offset, own.numel).fill_(rank + 1);
+    comm.all_gather(tensor).wait();
+    for (int from = 0; from < size; ++from) {
+      const auto range = zero::chunk_range(numel, from, size);
+      require(
+          tensor.narrow(0, range.offset, range.numel)
+              .eq(from + 1)
+              .all()
+              .item<bool>(),
+          "all_gather");
+    }
+    tensor = at::full({numel}, rank);
+    comm.broadcast(tensor, size - 1).wait();
+    require(tensor.eq(size - 1).all().item<bool>(), "broadcast");
+  }
+  const int next = (rank + 1) % size;
+  const int before = (rank + size - 1) % size;
+  at::Tensor sent = at::full({100'000}, rank);
+  at::Tensor received = at::zeros({100'000}, at::kLong);
+  auto sending = comm.send(sent, next);
+  comm.recv(received, before).wait();
+  sending.wait();
+  require(received.eq(before).all().item<bool>(), "recv");
+}
+
+torch::Tensor loss_of(
+    torch::nn::Sequential& net,
+    const zero::World& world,
+    int step) {
+  torch::manual_seed(static_cast<uint64_t>(100 * step + world.rank()));
+  const torch::Tensor input = torch::randn({16, 37});
+  const torch::Tensor target = input.sum(1, /*keepdim=*/true).tanh();
+  return torch::mse_loss(net->forward(input), target);
+}
+
+torch::nn::Sequential make_net() {
+  torch::manual_seed(1);
+  return torch::nn::Sequential(
+      torch::nn::Linear(37, 300),
+      torch::nn::Tanh(),
+      torch::nn::Linear(300, 300),
+      torch::nn::Tanh(),
+      torch::nn::Linear(300, 1));
+}
+
+zero::Config config_of(int stage, bool shared) {
+  zero::Config config;
+  config.zero_optimization.stage = stage;
+  config.libzero.shared_memory = shared;
+  config.zero_optimization.reduce_bucket_size = 20'000;
+  config.optimizer.lr = 1e-2;
+  return config;
+}
+
+void train(const zero::World& world) {
+  for (int stage = 0; stage <= 3; ++stage) {
+    for (const bool shared : {true, false}) {
+      auto net = make_net();
+      zero::Engine engine(world, net.ptr(), config_of(stage, shared));
+      std::string line;
+      for (int step = 0; step < 5; ++step) {
+        const torch::Tensor loss = loss_of(net, world, step);
+        engine.backward(loss);
+        engine.step();
+        torch::Tensor mean = loss.detach().clone();
+        world.communicator().all_reduce(mean, zero::ReduceOp::mean).wait();
+        line += " " + std::to_string(mean.item<double>());
+      }
+      if (world.rank() == 0) {
+        std::printf("stage %d %d:%s\n", stage, shared ? 1 : 0, line.c_str());
+      }
+      world.barrier(); // others may still read what this one has
+    }
+  }
+}
+
+// Seconds of 16 MiB, the median of some.
+void measure(const zero::World& world) {
+  auto comm = world.communicator();
+  const torch::Tensor tensor = torch::ones({int64_t{4} << 20});
+  const auto time = [&](const char* name, const auto& call) {
+    std::vector<double> seconds;
+    for (int i = 0; i < 9; ++i) {
+      world.barrier();
+      const auto start = std::chrono::steady_clock::now();
+      call();
+      seconds.push_back(std::chrono::duration<double>(
+                            std::chrono::steady_clock::now() - start)
+                            .count());
+    }
+    std::sort(seconds.begin(), seconds.end());
+    if (world.rank() == 0) {
+      std::printf("%s %.4f\n", name, seconds[seconds.size() / 2]);
+    }
+  };
+  time("all_gather", [&] { comm.all_gather(tensor).wait(); });
+  time("all_reduce", [&] { comm.all_reduce(tensor).wait(); });
+}
+
+[[noreturn]] void train_on(const zero::World& world) {
+  auto net = make_net();
+  zero::Config config = config_of(3, false);
+  config.libzero.gather_budget.share = 0;
+  zero::Engine engine(world, net.ptr(), config);
+  for (int step = 0;; ++step) {
+    torch::Tensor loss;
+    try {
+      loss = loss_of(net, world, step);
+    } catch (const c10::Error&) { // a parameter did not come
+      loss = torch::zeros({}).requires_grad_();
+    }
+    engine.backward(loss);
+    engine.step();
+    if (world.rank() == 0 && step % 20 == 0) {
+      std::printf("at step %d\n", step);
+      std::fflush(stdout);
+    }
+  }
+}
+
+} // namespace
+
+int main(int argc, char** argv) {
+  const std::string mode = argc > 1 ? argv[1] : "";
+  const bool waits = mode == "wait" || mode == "train-on";
+  try {
+    const zero::World world = zero::init();
+    char host[64] = {};
+    ::gethostname(host, sizeof(host) - 1);
+    std::printf(
+        "rank %d of %d, %d of %d on %s, host %d of %d, process %d\n",
+        world.rank(),
+        world.size(),
+        world.local_rank(),
+        world.local_size(),
+        host,
+        world.node(),
+        world.num_nodes(),
+        static_cast<int>(::getpid()));
+    std::fflush(stdout);
+    if (mode == "train-on") {
+      train_on(world);
+    }
+    if (mode == "train") {
+      train(world);
+    }
+    if (mode == "measure") {
+      measure(world);
+      return 0;
+    }
+    if (waits) {
+      at::Tensor tensor = at::zeros({10});
+      for (;;) {
+        world.communicator().all_reduce(tensor).wait();
+        ::usleep(1000);
+      }
+    }
+    check_collectives(world);
+    world.barrier();
+    std::printf("rank %d is done\n", world.rank());
+  } catch (const zero::PeerLost& lost) {
+    const auto now = std::chrono::system_clock::now().time_since_epoch();
+    std::printf(
+        "lost rank %d at %.3f\n",
+        lost.rank(),
+        std::chrono::duration<double>(now).count());
+    std::fflush(stdout);
+    ::_exit(waits ? 0 : 1);
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "on_hosts: %s\n", error.what());
+    return 1;
+  }
+  return 0;
+}
