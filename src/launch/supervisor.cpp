@@ -24,6 +24,10 @@ namespace {
 // Ranks that fail because another one did may be noticed before it.
 constexpr std::chrono::milliseconds kSettle(500);
 
+// A rank that has left the world and still runs is on its way out; how it ends
+// may be the cause, so that it is awaited for longer.
+constexpr std::chrono::seconds kLeavingTime(10);
+
 // What ranks leave behind when all ended well, such as the `tee` of a shell
 // script, gets a moment to finish its work.
 constexpr std::chrono::milliseconds kOrphanTime(500);
@@ -80,11 +84,7 @@ Supervisor::Supervisor(
 
 int Supervisor::run() {
   while (num_running_ > 0) {
-    auto until = kill_at_;
-    if (settle_at_ && (!until || *settle_at_ < *until)) {
-      until = settle_at_;
-    }
-    step(until);
+    step(kill_at_ ? kill_at_ : settle_at());
     if (front_gone()) {
       // Nobody is left to tell, and nobody to end us if we dally.
       end_descendants();
@@ -114,8 +114,23 @@ void Supervisor::step(std::optional<TimePoint> until) {
   }
 }
 
+std::optional<TimePoint> Supervisor::settle_at() const {
+  if (!cause_.suspected() || ending_ != Ending::no) {
+    return std::nullopt;
+  }
+  if (cause_.certain()) {
+    return suspected_at_;
+  }
+  const bool is_one_leaving =
+      std::ranges::any_of(ranks_, [&](const Rank& rank) {
+        const auto id = static_cast<int>(&rank - ranks_.data());
+        return rank.running && roster_.state(id) == comm::MemberState::left;
+      });
+  return suspected_at_ + (is_one_leaving ? kLeavingTime : kSettle);
+}
+
 void Supervisor::check_clock() {
-  if (settle_at_ && (cause_.certain() || Clock::now() >= *settle_at_)) {
+  if (const auto settled = settle_at(); settled && Clock::now() >= *settled) {
     begin_ending(Ending::rank_failed, SIGTERM);
   }
   if (output_->writer().reader_gone() && ending_ == Ending::no &&
@@ -224,16 +239,17 @@ void Supervisor::reap() {
     found->running = false;
     --num_running_;
     if (ending_ == Ending::no) { // else it was told to end
+      const bool was_suspected = cause_.suspected();
       cause_.add(
           {.rank = rank,
            .pid = pid,
            .status = status,
            .victim = roster_.is_victim(rank),
            .silent = roster_.is_silent(rank)});
+      if (!was_suspected) {
+        suspected_at_ = Clock::now();
+      }
     }
-  }
-  if (cause_.suspected() && ending_ == Ending::no && !settle_at_) {
-    settle_at_ = Clock::now() + kSettle;
   }
 }
 
@@ -241,7 +257,6 @@ void Supervisor::begin_ending(Ending reason, int signal) {
   ending_ = reason;
   ending_signal_ = signal;
   ending_since_ = Clock::now();
-  settle_at_.reset();
   kill_at_ = ending_since_ +
       std::chrono::duration_cast<Clock::duration>(
                  base::Seconds(options_.grace_seconds));

@@ -52,6 +52,8 @@ class Supervisor {
 
   // Waits until something happens, or until a moment.
   void step(std::optional<base::TimePoint> until);
+  // When the ranks are ended because one failed.
+  std::optional<base::TimePoint> settle_at() const;
   void check_clock();
   void finish();
   int exit_code() const;
@@ -73,7 +75,7 @@ class Supervisor {
   std::unique_ptr<JobOutput> output_;
 
   FirstCause cause_;
-  std::optional<base::TimePoint> settle_at_; // when a victim is the cause
+  base::TimePoint suspected_at_; // the moment when the cause was first so
   Ending ending_ = Ending::no;
   int ending_signal_ = 0;
   base::TimePoint ending_since_;

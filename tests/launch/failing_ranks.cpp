@@ -1,6 +1,7 @@
 // What ranks do whose end the tests of failure watch.
 #include <zero/zero.h>
 
+#include <chrono>
 #include <csignal>
 #include <cstdlib>
 #include <cstring>
@@ -49,7 +50,10 @@ int lose_a_peer(const std::string& how) {
   }
   try {
     const World world = init({.timeout_seconds = 1});
-    if (culprit && how == "return") {
+    if (culprit && how == "slow-return") {
+      std::atexit([] { std::this_thread::sleep_for(std::chrono::seconds(2)); });
+    }
+    if (culprit && (how == "return" || how == "slow-return")) {
       return 0;
     }
     if (culprit) {

@@ -13,6 +13,9 @@ extern "C" {
 
 inline constexpr uint32_t kZeroMpiModuleVersion = 1;
 
+// Transfers are best not larger than this: see module.cpp.
+inline constexpr size_t kZeroMpiPartBytes = size_t{128} << 10;
+
 enum class ZeroMpiState : int32_t {
   under_way,
   done,

@@ -39,6 +39,7 @@
 #include <vector>
 
 #include "base/shared_mapping.h"
+#include "comm/mpi/module.h"
 #include "comm/net/hosts.h"
 #include "comm/net/link.h"
 
@@ -76,8 +77,8 @@ class Mirror {
     is_abandoned_ = true;
   }
 
-  // Larger ones MPI sends in one direction at a time: they go in parts.
-  static constexpr size_t kPartBytes = size_t{512} << 10;
+  // What is larger goes in parts.
+  static constexpr size_t kPartBytes = kZeroMpiPartBytes;
 
   // Sends bytes of the mapping to the same place on another host. They may not
   // change before they have arrived there.
