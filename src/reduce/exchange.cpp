@@ -82,10 +82,13 @@ comm::Doorbell& Exchange::bell(std::byte* control) {
   return reinterpret_cast<RankWords*>(control)->bell;
 }
 
-void Exchange::set(std::atomic<uint64_t>& word, uint64_t value) const {
+void Exchange::set(
+    std::atomic<uint64_t>& word,
+    uint64_t value,
+    comm::Order order) const {
   word = value;
   if (options_.reach) {
-    options_.reach->store_word(word);
+    options_.reach->store_word(word, order);
   }
 }
 
@@ -256,7 +259,7 @@ void Exchange::progress() {
     reduced = 1;
     ++num_reduced_;
     auto& own = words(options_.rank);
-    set(own.bucket(bucket).reduced, pass_);
+    set(own.bucket(bucket).reduced, pass_, comm::Order::overtaking);
     if (num_reduced_ == options_.num_buckets) {
       set(own.reduced_pass, pass_);
     }

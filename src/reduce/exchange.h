@@ -140,7 +140,10 @@ class Exchange {
   };
 
   RankWords& words(int rank) const;
-  void set(std::atomic<uint64_t>& word, uint64_t value) const;
+  void set(
+      std::atomic<uint64_t>& word,
+      uint64_t value,
+      comm::Order order = comm::Order::kept) const;
   bool is_here(int rank) const;
   Contribution contribution(int rank, uint64_t what) const;
   bool all_here_have_published(int bucket) const;

@@ -44,17 +44,15 @@ Mirror::Mirror(
     : link_(std::move(link)),
       lost_(std::move(lost)),
       is_lost_(std::move(is_lost)),
-      queued_(static_cast<size_t>(hosts.num_ranks())) {
+      lanes_(static_cast<size_t>(hosts.num_ranks())) {
   for (int rank = 0; rank < hosts.num_ranks(); ++rank) {
     if (hosts.host_of(rank) != hosts.host_of(link_->rank())) {
       Source source;
       source.rank = rank;
-      source.buffer.resize(kBatchBytes);
+      source.in_order.buffer.resize(kBatchBytes);
+      source.overtaking.buffer.resize(kBatchBytes);
       sources_.push_back(std::move(source));
     }
-  }
-  for (Source& source : sources_) {
-    begin_receiving(source);
   }
   thread_ = std::thread([this] { run(); });
 }
@@ -76,18 +74,12 @@ void Mirror::stop() {
   for (Reading& reading : readings_) {
     reading.done(false);
   }
-  std::vector<std::deque<Pending>> unsent;
   {
     const std::lock_guard lock(mutex_);
     is_stopped_ = true;
-    unsent.swap(queued_);
   }
-  for (auto& queue : unsent) {
-    for (Pending& pending : queue) {
-      if (pending.reading) {
-        pending.reading->done(false);
-      }
-    }
+  for (int rank = 0; rank < static_cast<int>(lanes_.size()); ++rank) {
+    drop_lane(rank);
   }
   if (is_abandoned_) {
     link_->abandon();
@@ -103,7 +95,7 @@ void Mirror::finish() {
   for (const Source& source : sources_) {
     Pending pending;
     pending.entry = {.kind = Kind::finished};
-    queue(std::move(pending), source.rank);
+    queue(std::move(pending), source.rank, Order::kept);
   }
   std::unique_lock lock(mutex_);
   finished_.wait_for(lock, kTimeToFinish, [this] {
@@ -145,7 +137,7 @@ void Mirror::remove(uint32_t number) {
   for (const int rank : ranks) {
     Pending pending;
     pending.entry = {.kind = Kind::removed, .number = number};
-    queue(std::move(pending), rank);
+    queue(std::move(pending), rank, Order::kept);
   }
 }
 
@@ -187,13 +179,14 @@ void Mirror::store(
   if (pending.entry.kind == Kind::bytes) {
     append(pending.copy, place, bytes);
   }
-  queue(std::move(pending), to);
+  queue(std::move(pending), to, Order::kept);
 }
 
 void Mirror::store_word(
     uint32_t number,
     const std::atomic<uint64_t>& word,
-    int to) {
+    int to,
+    Order order) {
   const uint64_t value = word.load();
   const auto* place = reinterpret_cast<const std::byte*>(&word);
   Pending pending;
@@ -208,7 +201,7 @@ void Mirror::store_word(
         .bytes = sizeof(value)};
   }
   append(pending.copy, &value, sizeof(value));
-  queue(std::move(pending), to);
+  queue(std::move(pending), to, order);
 }
 
 void Mirror::read(
@@ -222,10 +215,10 @@ void Mirror::read(
   pending.entry = {
       .kind = Kind::read, .number = number, .offset = offset, .bytes = bytes};
   pending.reading = {nullptr, rank, to, std::move(done)};
-  queue(std::move(pending), rank);
+  queue(std::move(pending), rank, Order::overtaking);
 }
 
-void Mirror::queue(Pending pending, int to) {
+void Mirror::queue(Pending pending, int to, Order order) {
   {
     std::unique_lock lock(mutex_);
     if (is_stopped_) {
@@ -235,8 +228,9 @@ void Mirror::queue(Pending pending, int to) {
       }
       return;
     }
-    queued_[static_cast<size_t>(to)].push_back(std::move(pending));
-    has_queued_ = true;
+    (order == Order::kept ? lane(to).in_order : lane(to).overtaking)
+        .push_back(std::move(pending));
+    has_news_ = true;
   }
   wanted_.notify_one();
 }

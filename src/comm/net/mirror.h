@@ -22,6 +22,16 @@
 // What a rank stores arrives in the order in which it was stored. So a counter
 // that is raised after its data tells the same on every host. Nothing is
 // promised about the order of what different ranks store.
+//
+// Note [Overtaking]
+// Of what is to be sent, only kWindowBytes are with the link at a time; the
+// other side says what has come. Without that, many megabytes would wait in the
+// buffers of the network, and behind them the word by which one rank tells
+// another that it may send more: that one would have nothing to send
+// meanwhile, until it is its turn, and a link that carries two directions at
+// once would carry one after the other. So words that announce nothing may
+// overtake what waits here, and with them heartbeats, and requests for what
+// somebody needs now.
 #pragma once
 
 #include <atomic>
@@ -44,6 +54,12 @@
 #include "comm/net/link.h"
 
 namespace zero::comm {
+
+// Whether a word tells of what was stored before it.
+enum class Order {
+  kept,
+  overtaking, // it does not, and is only ever stored so
+};
 
 class Mirror {
  public:
@@ -84,7 +100,11 @@ class Mirror {
   // change before they have arrived there.
   void store(uint32_t number, const std::byte* place, size_t bytes, int host);
   // The same of a word that may change at once.
-  void store_word(uint32_t number, const std::atomic<uint64_t>& word, int host);
+  void store_word(
+      uint32_t number,
+      const std::atomic<uint64_t>& word,
+      int host,
+      Order order = Order::kept);
 
   // Bytes of the mapping as another rank has them, at most kPartBytes, to
   // anywhere. `done` is called by the thread here, with false if that rank is
@@ -112,7 +132,8 @@ class Mirror {
     bytes,
     word,
     many_bytes,
-    read,
+    read, // overtakes
+    received, // overtakes: of many bytes and answers, so many more have come
     removed,
     finished
   };
@@ -129,7 +150,8 @@ class Mirror {
     std::byte* to = nullptr;
     std::function<void(bool)> done;
   };
-  // One that is to be sent, or has come and waits for its turn.
+  // One that is to be sent, or has come and waits for its turn. One that is to
+  // be sent without a reading, though it is a read, is an answer.
   struct Pending {
     Entry entry;
     std::optional<Reading> reading; // that it asks for
@@ -144,12 +166,29 @@ class Mirror {
     std::vector<std::byte> batch; // empty: the bytes are in a mapping
     std::shared_ptr<base::SharedMapping> memory;
   };
+  // What is to be sent to one rank.
+  struct Lane {
+    std::deque<Pending> overtaking;
+    std::deque<Pending> answers; // others wait for them
+    std::deque<Pending> in_order;
+    size_t under_way = 0; // of many bytes and answers, that have not come yet
+    size_t received = 0; // from that rank, which it has not been told of
+
+    bool empty() const {
+      return overtaking.empty() && answers.empty() && in_order.empty();
+    }
+  };
+  // Batches that one rank sends with one tag.
+  struct Batches {
+    std::vector<std::byte> buffer; // of the next one
+    std::unique_ptr<Transfer> next;
+    std::deque<Pending> entries;
+  };
   // What one rank of another host sends here.
   struct Source {
     int rank = 0;
-    std::vector<std::byte> buffer; // of the next batch
-    std::unique_ptr<Transfer> batch;
-    std::deque<Pending> entries;
+    Batches in_order;
+    Batches overtaking;
     bool lost = false;
     bool finished = false; // nothing comes any more
   };
@@ -160,10 +199,15 @@ class Mirror {
     bool is_removed = false; // by this rank
   };
 
-  // What MPI sends without asking the receiver first.
   static constexpr size_t kBatchBytes = size_t{16} << 10;
+  // To one rank. Enough for what a fast network has under way while the other
+  // side's thread may sleep, and a few milliseconds of 1 Gbit/s.
+  static constexpr size_t kWindowBytes = 4 * kPartBytes;
 
-  void queue(Pending pending, int to);
+  void queue(Pending pending, int to, Order order);
+  Lane& lane(int rank) {
+    return lanes_[static_cast<size_t>(rank)];
+  }
   static void append(
       std::vector<std::byte>& to,
       const void* from,
@@ -172,15 +216,23 @@ class Mirror {
   // Of the thread here; each says whether it has moved anything.
   void run();
   bool send_queued();
-  void send_batch(std::vector<std::byte> batch, int to);
+  std::vector<Pending> take_what_may_go(Lane& lane) const;
+  void send_in_batches(std::vector<Pending> pending, int to, int tag);
+  void send_batch(std::vector<std::byte> batch, int to, int tag);
+  void send_many_bytes(Pending pending, int to, int tag);
   bool finish_sends();
   bool finish_reads();
-  void answer(const Source& source, const Pending& pending);
+  void drop_lane(int rank);
   void forget(uint32_t number, int rank);
   bool receive(Source& source);
-  bool take_batch(Source& source);
-  bool apply(Source& source);
-  void begin_receiving(Source& source);
+  Transfer::State take_batch(Batches& batches, int rank, int tag);
+  static bool read_batch(Batches& batches);
+  void begin_receiving(Batches& batches, int rank, int tag);
+  bool is_valid(const Entry& entry, const Mapping& known) const;
+  void set_word(const Pending& pending, const Mapping& known) const;
+  bool apply_overtaking(Source& source);
+  bool apply_in_order(Source& source);
+  void begin_receiving_many_bytes(Source& source);
   void lose(Source& source);
   void rest(bool moved);
 
@@ -193,8 +245,8 @@ class Mirror {
   std::condition_variable wanted_; // for the thread here
   std::condition_variable finished_; // a source is
   std::map<uint32_t, Mapping> mappings_;
-  std::vector<std::deque<Pending>> queued_; // by rank
-  bool has_queued_ = false;
+  std::vector<Lane> lanes_; // by rank
+  bool has_news_ = false; // for the thread here: something may be sent
   bool stop_ = false;
   bool is_stopped_ = false;
 

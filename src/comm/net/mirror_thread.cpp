@@ -13,9 +13,10 @@ namespace zero::comm {
 
 namespace {
 
-constexpr int kBatchTag = 1;
+constexpr int kInOrderTag = 1;
 constexpr int kBytesTag = 2;
 constexpr int kReadTag = 3;
+constexpr int kOvertakingTag = 4;
 
 // How long the thread looks for news before it sleeps, and for how long then.
 // The link has nothing that could wake it.
@@ -30,6 +31,10 @@ constexpr double kFarewellSeconds = 1;
 } // namespace
 
 void Mirror::run() {
+  for (Source& source : sources_) {
+    begin_receiving(source.in_order, source.rank, kInOrderTag);
+    begin_receiving(source.overtaking, source.rank, kOvertakingTag);
+  }
   std::optional<base::TimePoint> farewell;
   for (;;) {
     bool moved = send_queued();
@@ -43,7 +48,8 @@ void Mirror::run() {
       if (stop_ && !farewell) {
         farewell = base::Clock::now();
       }
-      const bool all_sent = !has_queued_ && outgoing_.empty();
+      const bool all_sent =
+          outgoing_.empty() && std::ranges::all_of(lanes_, &Lane::empty);
       if (farewell &&
           (all_sent || base::seconds_since(*farewell) > kFarewellSeconds)) {
         return;
@@ -54,52 +60,100 @@ void Mirror::run() {
 }
 
 bool Mirror::send_queued() {
-  std::vector<std::deque<Pending>> taken(queued_.size());
   {
     const std::lock_guard lock(mutex_);
-    if (!has_queued_) {
-      return false;
-    }
-    taken.swap(queued_);
-    has_queued_ = false;
+    has_news_ = false;
   }
-  for (int to = 0; to < link_->size(); ++to) {
-    std::vector<std::byte> batch;
-    std::vector<Outgoing> many;
-    for (Pending& pending : taken[static_cast<size_t>(to)]) {
-      if (batch.size() + sizeof(Entry) + pending.copy.size() > kBatchBytes) {
-        send_batch(std::exchange(batch, {}), to);
-      }
-      append(batch, &pending.entry, sizeof(Entry));
-      append(batch, pending.copy.data(), pending.copy.size());
-      if (pending.reading) {
-        pending.reading->transfer = link_->receive(
-            to, kReadTag, pending.reading->to, pending.entry.bytes);
-        readings_.push_back(std::move(*pending.reading));
-      }
-      if (pending.entry.kind == Kind::many_bytes) {
-        const std::byte* data = pending.memory->data() + pending.entry.offset;
-        many.push_back(
-            {link_->send(to, kBytesTag, data, pending.entry.bytes),
-             to,
-             {},
-             std::move(pending.memory)});
-      }
+  bool moved = false;
+  for (const Source& source : sources_) {
+    const int to = source.rank;
+    if (source.lost || is_lost_(to)) {
+      drop_lane(to);
+      continue;
     }
-    if (!batch.empty()) {
-      send_batch(std::move(batch), to);
+    std::vector<Pending> overtaking;
+    std::vector<Pending> others;
+    {
+      const std::lock_guard lock(mutex_);
+      Lane& lane = this->lane(to);
+      if (lane.received > 0) {
+        overtaking.emplace_back().entry = {
+            .kind = Kind::received, .bytes = std::exchange(lane.received, 0)};
+      }
+      std::ranges::move(lane.overtaking, std::back_inserter(overtaking));
+      lane.overtaking.clear();
+      others = take_what_may_go(lane);
     }
-    std::move(many.begin(), many.end(), std::back_inserter(outgoing_));
+    moved = moved || !overtaking.empty() || !others.empty();
+    send_in_batches(std::move(overtaking), to, kOvertakingTag);
+    send_in_batches(std::move(others), to, kInOrderTag);
   }
-  return true;
+  return moved;
 }
 
-void Mirror::send_batch(std::vector<std::byte> batch, int to) {
+// With the mutex.
+std::vector<Mirror::Pending> Mirror::take_what_may_go(Lane& lane) const {
+  std::vector<Pending> taken;
+  for (auto* queue : {&lane.answers, &lane.in_order}) {
+    while (!queue->empty()) {
+      const Pending& next = queue->front();
+      const size_t bytes = next.memory && next.copy.empty()
+          ? static_cast<size_t>(next.entry.bytes)
+          : 0;
+      if (bytes > 0 && lane.under_way >= kWindowBytes) {
+        break;
+      }
+      lane.under_way += bytes;
+      taken.push_back(std::move(queue->front()));
+      queue->pop_front();
+    }
+  }
+  return taken;
+}
+
+void Mirror::send_in_batches(std::vector<Pending> all, int to, int tag) {
+  std::vector<std::byte> batch;
+  for (Pending& pending : all) {
+    if (pending.entry.kind == Kind::read && !pending.reading) {
+      send_many_bytes(std::move(pending), to, kReadTag);
+      continue;
+    }
+    if (batch.size() + sizeof(Entry) + pending.copy.size() > kBatchBytes) {
+      send_batch(std::exchange(batch, {}), to, tag);
+    }
+    append(batch, &pending.entry, sizeof(Entry));
+    append(batch, pending.copy.data(), pending.copy.size());
+    if (pending.reading) {
+      pending.reading->transfer = link_->receive(
+          to, kReadTag, pending.reading->to, pending.entry.bytes);
+      readings_.push_back(std::move(*pending.reading));
+    }
+    if (pending.entry.kind == Kind::many_bytes) {
+      // It is announced first, so that there is a place for it.
+      send_batch(std::exchange(batch, {}), to, tag);
+      send_many_bytes(std::move(pending), to, kBytesTag);
+    }
+  }
+  if (!batch.empty()) {
+    send_batch(std::move(batch), to, tag);
+  }
+}
+
+void Mirror::send_batch(std::vector<std::byte> batch, int to, int tag) {
   // Where the bytes lie does not change with the vector that has them.
   const std::byte* data = batch.data();
   const size_t bytes = batch.size();
   outgoing_.push_back(
-      {link_->send(to, kBatchTag, data, bytes), to, std::move(batch), nullptr});
+      {link_->send(to, tag, data, bytes), to, std::move(batch), nullptr});
+}
+
+void Mirror::send_many_bytes(Pending pending, int to, int tag) {
+  const std::byte* data = pending.memory->data() + pending.entry.offset;
+  outgoing_.push_back(
+      {link_->send(to, tag, data, pending.entry.bytes),
+       to,
+       {},
+       std::move(pending.memory)});
 }
 
 bool Mirror::finish_sends() {
@@ -124,6 +178,10 @@ bool Mirror::finish_reads() {
     if (state == Transfer::State::under_way && is_lost_(reading.from)) {
       state = Transfer::State::failed;
     }
+    if (state == Transfer::State::done) {
+      const std::lock_guard lock(mutex_);
+      lane(reading.from).received += reading.transfer->bytes();
+    }
     if (state != Transfer::State::under_way) {
       reading.done(state == Transfer::State::done);
     }
@@ -132,56 +190,62 @@ bool Mirror::finish_reads() {
   return readings_.size() != before;
 }
 
-// With the mutex.
-void Mirror::answer(const Source& source, const Pending& pending) {
-  const auto& memory = mappings_.at(pending.entry.number).memory;
-  outgoing_.push_back(
-      {link_->send(
-           source.rank,
-           kReadTag,
-           memory->data() + pending.entry.offset,
-           pending.entry.bytes),
-       source.rank,
-       {},
-       memory});
+// Nobody is there to receive it.
+void Mirror::drop_lane(int rank) {
+  Lane dropped;
+  {
+    const std::lock_guard lock(mutex_);
+    std::swap(dropped, lane(rank));
+  }
+  for (Pending& pending : dropped.overtaking) {
+    if (pending.reading) {
+      pending.reading->done(false);
+    }
+  }
 }
 
-void Mirror::begin_receiving(Source& source) {
-  source.batch = link_->receive(
-      source.rank, kBatchTag, source.buffer.data(), source.buffer.size());
+void Mirror::begin_receiving(Batches& batches, int rank, int tag) {
+  batches.next =
+      link_->receive(rank, tag, batches.buffer.data(), batches.buffer.size());
 }
 
 bool Mirror::receive(Source& source) {
   if (source.lost) {
     return false;
   }
-  bool moved = false;
-  switch (source.batch->poll()) {
-    case Transfer::State::under_way:
-      break;
-    case Transfer::State::failed: {
-      const std::lock_guard lock(mutex_);
-      lose(source);
-      return true;
-    }
-    case Transfer::State::done:
-      if (!take_batch(source)) {
-        const std::lock_guard lock(mutex_);
-        lose(source);
-        return true;
-      }
-      begin_receiving(source);
-      moved = true;
+  const auto overtaking =
+      take_batch(source.overtaking, source.rank, kOvertakingTag);
+  const auto in_order = take_batch(source.in_order, source.rank, kInOrderTag);
+  const std::lock_guard lock(mutex_); // nobody removes a mapping meanwhile
+  if (overtaking == Transfer::State::failed ||
+      in_order == Transfer::State::failed) {
+    lose(source);
+    return true;
   }
-  return apply(source) || moved;
+  bool moved =
+      overtaking == Transfer::State::done || in_order == Transfer::State::done;
+  moved = apply_overtaking(source) || moved;
+  return apply_in_order(source) || moved;
 }
 
-// False if it is not what a libzero of this version sends.
-bool Mirror::take_batch(Source& source) {
-  const std::byte* at = source.buffer.data();
-  size_t left = source.batch->bytes();
+// It has failed, too, if it is not what a libzero of this version sends.
+Transfer::State Mirror::take_batch(Batches& batches, int rank, int tag) {
+  const auto state = batches.next->poll();
+  if (state != Transfer::State::done) {
+    return state;
+  }
+  if (!read_batch(batches)) {
+    return Transfer::State::failed;
+  }
+  begin_receiving(batches, rank, tag);
+  return state;
+}
+
+bool Mirror::read_batch(Batches& batches) {
+  const std::byte* at = batches.buffer.data();
+  size_t left = batches.next->bytes();
   while (left > 0) {
-    Pending& pending = source.entries.emplace_back();
+    Pending& pending = batches.entries.emplace_back();
     Entry& entry = pending.entry;
     if (left < sizeof(Entry)) {
       return false;
@@ -189,12 +253,11 @@ bool Mirror::take_batch(Source& source) {
     std::memcpy(&entry, at, sizeof(Entry));
     at += sizeof(Entry);
     left -= sizeof(Entry);
-    if (entry.kind == Kind::many_bytes || entry.kind == Kind::read ||
-        entry.kind == Kind::removed || entry.kind == Kind::finished) {
-      continue;
-    }
     const bool is_word = entry.kind == Kind::word;
-    if (entry.bytes > left || (!is_word && entry.kind != Kind::bytes) ||
+    if (!is_word && entry.kind != Kind::bytes) {
+      continue; // its bytes are not here
+    }
+    if (entry.bytes > left ||
         (is_word &&
          (entry.bytes != sizeof(uint64_t) ||
           entry.offset % sizeof(uint64_t) != 0))) {
@@ -207,53 +270,83 @@ bool Mirror::take_batch(Source& source) {
   return true;
 }
 
-// In order, but many bytes are already on their way to their place while those
-// before them are: nothing counts before a word says so.
-bool Mirror::apply(Source& source) {
-  const std::lock_guard lock(mutex_); // nobody removes a mapping meanwhile
-  for (Pending& pending : source.entries) {
-    if (pending.entry.kind == Kind::finished) {
-      continue;
-    }
-    const auto known = mappings_.find(pending.entry.number);
-    if (known == mappings_.end()) {
-      break; // this rank is about to add it
-    }
-    const auto& memory = known->second.memory;
-    const bool is_inside = memory == nullptr ||
-        (pending.entry.bytes <= memory->bytes() &&
-         pending.entry.offset <= memory->bytes() - pending.entry.bytes);
-    // Who still reads has not removed it, so that it is there.
-    if (!is_inside || (pending.entry.kind == Kind::read && memory == nullptr)) {
-      lose(source);
+bool Mirror::is_valid(const Entry& entry, const Mapping& known) const {
+  // Who still reads has not removed it, so that it is there.
+  if (known.memory == nullptr) {
+    return entry.kind != Kind::read;
+  }
+  return entry.bytes <= known.memory->bytes() &&
+      entry.offset <= known.memory->bytes() - entry.bytes;
+}
+
+void Mirror::set_word(const Pending& pending, const Mapping& known) const {
+  if (known.memory == nullptr) {
+    return;
+  }
+  uint64_t value = 0;
+  std::memcpy(&value, pending.copy.data(), sizeof(value));
+  reinterpret_cast<std::atomic<uint64_t>*>(
+      known.memory->data() + pending.entry.offset)
+      ->store(value);
+  known.arrived();
+}
+
+// With the mutex. What is for a mapping that this rank is about to add waits.
+bool Mirror::apply_overtaking(Source& source) {
+  auto& entries = source.overtaking.entries;
+  bool is_wrong = false;
+  const auto applied = std::erase_if(entries, [&](Pending& pending) {
+    const Entry& entry = pending.entry;
+    if (entry.kind == Kind::received) {
+      auto& under_way = lane(source.rank).under_way;
+      is_wrong = is_wrong || entry.bytes > under_way;
+      under_way -= std::min<size_t>(entry.bytes, under_way);
       return true;
     }
-    if (pending.entry.kind == Kind::many_bytes && !pending.transfer) {
-      pending.memory = known->second.memory;
-      pending.dropped.resize(pending.memory ? 0 : pending.entry.bytes);
-      pending.transfer = link_->receive(
-          source.rank,
-          kBytesTag,
-          pending.memory ? pending.memory->data() + pending.entry.offset
-                         : pending.dropped.data(),
-          pending.entry.bytes);
+    const auto known = mappings_.find(entry.number);
+    if (known == mappings_.end()) {
+      return false;
     }
+    if (!is_valid(entry, known->second)) {
+      is_wrong = true;
+    } else if (entry.kind == Kind::read) {
+      pending.memory = known->second.memory;
+      lane(source.rank).answers.push_back(std::move(pending));
+    } else if (entry.kind == Kind::word) {
+      set_word(pending, known->second);
+    } else {
+      is_wrong = true;
+    }
+    return true;
+  });
+  if (is_wrong) {
+    lose(source);
   }
+  return applied > 0;
+}
+
+// With the mutex. Many bytes are already on their way to their place while
+// those before them are: nothing counts before a word says so.
+bool Mirror::apply_in_order(Source& source) {
+  if (source.lost) {
+    return true;
+  }
+  begin_receiving_many_bytes(source);
+  auto& entries = source.in_order.entries;
   bool moved = false;
-  while (!source.entries.empty()) {
-    Pending& pending = source.entries.front();
+  while (!source.lost && !entries.empty()) {
+    Pending& pending = entries.front();
     const Entry& entry = pending.entry;
     if (entry.kind == Kind::finished) {
       source.finished = true;
       finished_.notify_all();
-      source.entries.pop_front();
+      entries.pop_front();
       continue;
     }
     const auto known = mappings_.find(entry.number);
     if (known == mappings_.end()) {
-      break;
+      break; // this rank is about to add it
     }
-    const auto& memory = known->second.memory;
     if (entry.kind == Kind::many_bytes) {
       const auto state = pending.transfer->poll();
       if (state == Transfer::State::failed) {
@@ -263,32 +356,58 @@ bool Mirror::apply(Source& source) {
       if (state == Transfer::State::under_way) {
         break;
       }
-    } else if (entry.kind == Kind::read) {
-      answer(source, pending);
+      lane(source.rank).received += entry.bytes;
     } else if (entry.kind == Kind::removed) {
       forget(entry.number, source.rank);
-    } else if (memory != nullptr && entry.kind == Kind::word) {
-      uint64_t value = 0;
-      std::memcpy(&value, pending.copy.data(), sizeof(value));
-      reinterpret_cast<std::atomic<uint64_t>*>(memory->data() + entry.offset)
-          ->store(value);
-      known->second.arrived();
-    } else if (memory != nullptr) {
+    } else if (entry.kind == Kind::word) {
+      set_word(pending, known->second);
+    } else if (const auto& memory = known->second.memory) {
       std::memcpy(
           memory->data() + entry.offset, pending.copy.data(), entry.bytes);
     }
-    source.entries.pop_front();
+    entries.pop_front();
     moved = true;
   }
   return moved;
+}
+
+// With the mutex: of all that are known of.
+void Mirror::begin_receiving_many_bytes(Source& source) {
+  for (Pending& pending : source.in_order.entries) {
+    const Entry& entry = pending.entry;
+    if (entry.kind == Kind::finished) {
+      continue;
+    }
+    const auto known = mappings_.find(entry.number);
+    if (known == mappings_.end()) {
+      return;
+    }
+    if (entry.kind == Kind::read || entry.kind == Kind::received ||
+        !is_valid(entry, known->second)) {
+      lose(source);
+      return;
+    }
+    if (entry.kind == Kind::many_bytes && !pending.transfer) {
+      pending.memory = known->second.memory;
+      pending.dropped.resize(pending.memory ? 0 : entry.bytes);
+      pending.transfer = link_->receive(
+          source.rank,
+          kBytesTag,
+          pending.memory ? pending.memory->data() + entry.offset
+                         : pending.dropped.data(),
+          entry.bytes);
+    }
+  }
 }
 
 // With the mutex.
 void Mirror::lose(Source& source) {
   source.lost = true;
   finished_.notify_all();
-  source.entries.clear();
-  source.batch.reset();
+  for (auto* batches : {&source.in_order, &source.overtaking}) {
+    batches->entries.clear();
+    batches->next.reset();
+  }
   for (auto& [number, mapping] : mappings_) {
     forget(number, source.rank);
   }
@@ -314,7 +433,7 @@ void Mirror::rest(bool moved) {
   wanted_.wait_for(
       lock,
       quiet_rounds_ < kLooks + kQuietRounds ? kShortRest : kLongRest,
-      [this] { return has_queued_ || stop_; });
+      [this] { return has_news_ || stop_; });
 }
 
 } // namespace zero::comm

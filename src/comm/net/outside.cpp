@@ -73,7 +73,8 @@ void Outside::tell_status(const Roster& roster, int id) const {
 
 void Outside::tell_heartbeat(const Roster& roster, int id) const {
   tell(id, [&](int to) {
-    mirror_->store_word(kRosterNumber, roster.heartbeat_word(id), to);
+    mirror_->store_word(
+        kRosterNumber, roster.heartbeat_word(id), to, Order::overtaking);
   });
 }
 

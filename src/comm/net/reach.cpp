@@ -40,10 +40,11 @@ void Reach::store(const void* place, int64_t bytes) const {
   }
 }
 
-void Reach::store_word(const std::atomic<uint64_t>& word) const {
+void Reach::store_word(const std::atomic<uint64_t>& word, Order order) const {
   for (int host = 0; host < hosts_.num_hosts(); ++host) {
     if (host != this->host()) {
-      mirror_->store_word(number_, word, receiver_[static_cast<size_t>(host)]);
+      mirror_->store_word(
+          number_, word, receiver_[static_cast<size_t>(host)], order);
     }
   }
 }
@@ -58,9 +59,12 @@ void Reach::store_for(const void* place, int64_t bytes, int rank) const {
   }
 }
 
-void Reach::store_word_for(const std::atomic<uint64_t>& word, int rank) const {
+void Reach::store_word_for(
+    const std::atomic<uint64_t>& word,
+    int rank,
+    Order order) const {
   if (!is_here(rank)) {
-    mirror_->store_word(number_, word, ids_[static_cast<size_t>(rank)]);
+    mirror_->store_word(number_, word, ids_[static_cast<size_t>(rank)], order);
   }
 }
 

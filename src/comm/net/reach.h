@@ -48,11 +48,15 @@ class Reach {
   void store(const void* place, int64_t bytes, int host) const;
   // To all of them.
   void store(const void* place, int64_t bytes) const;
-  void store_word(const std::atomic<uint64_t>& word) const;
+  void store_word(const std::atomic<uint64_t>& word, Order order = Order::kept)
+      const;
   // What concerns one rank goes to its own process: those beside it may be
   // gone.
   void store_for(const void* place, int64_t bytes, int rank) const;
-  void store_word_for(const std::atomic<uint64_t>& word, int rank) const;
+  void store_word_for(
+      const std::atomic<uint64_t>& word,
+      int rank,
+      Order order = Order::kept) const;
 
   // Of the mirror, for memory of the same ranks.
   Reach with_number(uint32_t number) const;

@@ -105,7 +105,7 @@ bool Collective::try_verify() {
         "rank"));
   }
   verified_ = true;
-  raise(&RankState::verified, seq + 1);
+  raise(&RankState::verified, seq + 1, Order::overtaking);
   return true;
 }
 
@@ -164,7 +164,7 @@ bool Collective::collect_next() {
   }
   collect(collected_);
   ++collected_;
-  raise(&RankState::collected, piece + 1);
+  raise(&RankState::collected, piece + 1, Order::overtaking);
   return true;
 }
 
@@ -202,7 +202,7 @@ bool Collective::all_here_reached(Counter counter, uint64_t target) const {
   return true;
 }
 
-void Collective::raise(Counter counter, uint64_t value) {
+void Collective::raise(Counter counter, uint64_t value, Order order) {
   auto& own = segment().state(rank()).*counter;
   own.store(value);
   for (int other = 0; other < size(); ++other) {
@@ -210,7 +210,7 @@ void Collective::raise(Counter counter, uint64_t value) {
       segment().state(other).doorbell.ring();
     }
   }
-  reach().store_word(own);
+  reach().store_word(own, order);
 }
 
 std::vector<int> Collective::behind(Counter counter, uint64_t target) const {

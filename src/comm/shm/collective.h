@@ -106,7 +106,7 @@ class Collective : public Operation {
   Counter needed_to_collect() const {
     return pieces_.combined ? &RankState::combined : needed_to_combine();
   }
-  void raise(Counter counter, uint64_t value);
+  void raise(Counter counter, uint64_t value, Order order = Order::kept);
 
   CollectiveContext context_;
   Pieces pieces_;

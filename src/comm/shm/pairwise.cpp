@@ -149,7 +149,7 @@ class Recv final : public Pairwise {
           part.bytes);
       ++done_;
       channel_.consumed.store(++consumed_);
-      reach_.store_word_for(channel_.consumed, peer_);
+      reach_.store_word_for(channel_.consumed, peer_, Order::overtaking);
       segment_.state(peer_).doorbell.ring();
       moved = true;
     }
