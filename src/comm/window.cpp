@@ -2,8 +2,6 @@
 #include <zero/communicator.h>
 
 #include <algorithm>
-#include <condition_variable>
-#include <mutex>
 
 #include "base/alignment.h"
 #include "base/error.h"
@@ -110,64 +108,71 @@ namespace {
 
 constexpr auto kReadBytes = static_cast<int64_t>(Mirror::kPartBytes);
 
-// What is asked of other hosts, until it has come or cannot come any more.
-struct Replies {
-  std::mutex mutex;
-  std::condition_variable changed;
-  size_t num_open = 0;
-  int lost = -1;
-};
-
 } // namespace
 
-void read_window(
+WindowReading::WindowReading(
     const WindowState& window,
-    const std::vector<WindowRead>& reads) {
-  Replies replies;
-  for (const auto& read : reads) {
-    if (window.is_here(read.rank)) {
+    std::vector<WindowRead> reads)
+    : window_(window), reads_(std::move(reads)) {
+  for (const auto& read : reads_) {
+    if (window_.is_here(read.rank)) {
       continue;
     }
     for (int64_t begin = 0; begin < read.bytes; begin += kReadBytes) {
       {
-        const std::lock_guard lock(replies.mutex);
-        ++replies.num_open;
+        const std::lock_guard lock(mutex_);
+        ++num_open_;
       }
-      window.reach->read(
-          static_cast<size_t>(read.place + begin - window.mapping->data()),
+      window_.reach->read(
+          static_cast<size_t>(read.place + begin - window_.mapping->data()),
           read.to + begin,
           static_cast<size_t>(std::min(kReadBytes, read.bytes - begin)),
           read.rank,
-          [&replies, rank = read.rank](bool is_there) {
-            const std::lock_guard lock(replies.mutex);
-            --replies.num_open;
-            replies.lost = is_there ? replies.lost : rank;
-            replies.changed.notify_all();
+          [this, rank = read.rank](bool is_there) {
+            const std::lock_guard lock(mutex_);
+            --num_open_;
+            lost_ = is_there ? lost_ : rank;
+            changed_.notify_all();
           });
     }
   }
-  for (const auto& read : reads) {
-    if (window.is_here(read.rank)) {
+}
+
+WindowReading::~WindowReading() {
+  wait_for_replies();
+}
+
+void WindowReading::wait_for_replies() {
+  std::unique_lock lock(mutex_);
+  changed_.wait(lock, [this] { return num_open_ == 0; });
+}
+
+void WindowReading::wait() {
+  for (const auto& read : reads_) {
+    if (window_.is_here(read.rank)) {
       copy_bytes(read.to, read.place, read.bytes);
     }
   }
-  std::unique_lock lock(replies.mutex);
-  replies.changed.wait(lock, [&] { return replies.num_open == 0; });
-  if (replies.lost >= 0) {
-    // It may have failed because of another, who is the one to name.
-    if (const auto group = window.group.lock()) {
-      const auto lost = group->lost_ranks();
-      replies.lost = lost.empty() ? replies.lost : lost.front();
-    }
-    throw PeerLost(
-        c10::str(
-            base::rank_prefix(window.rank, window.size),
-            "get: rank ",
-            replies.lost,
-            " on another host is lost. Fix: start the job again from its last "
-            "checkpoint"),
-        {replies.lost, "get", 0});
+  wait_for_replies();
+  if (lost_ >= 0) {
+    throw_lost(lost_);
   }
+}
+
+void WindowReading::throw_lost(int rank) const {
+  // It may have failed because of another, who is the one to name.
+  if (const auto group = window_.group.lock()) {
+    const auto lost = group->lost_ranks();
+    rank = lost.empty() ? rank : lost.front();
+  }
+  throw PeerLost(
+      c10::str(
+          base::rank_prefix(window_.rank, window_.size),
+          "get: rank ",
+          rank,
+          " on another host is lost. Fix: start the job again from its last "
+          "checkpoint"),
+      {rank, "get", 0});
 }
 
 } // namespace comm
@@ -254,12 +259,13 @@ Work Window::get(const at::Tensor& tensor, int rank, int64_t offset_bytes)
   }
   const auto bytes = static_cast<int64_t>(tensor.nbytes());
   check_range(*state_, rank, offset_bytes, bytes);
-  comm::read_window(
+  comm::WindowReading(
       *state_,
       {{rank,
         state_->data(rank) + offset_bytes,
         comm::bytes_of(tensor),
-        bytes}});
+        bytes}})
+      .wait();
   state_->traffic->count(CommOp::get, rank == state_->rank ? 0 : bytes);
   state_->traffic->count_from_other_hosts(state_->is_here(rank) ? 0 : bytes);
   return {};

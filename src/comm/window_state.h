@@ -2,10 +2,12 @@
 #pragma once
 
 #include <atomic>
+#include <condition_variable>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <vector>
 
@@ -71,11 +73,31 @@ struct WindowRead {
   int64_t bytes = 0;
 };
 
-// Copies all of them; those of other hosts are asked for at once. Throws:
-// PeerLost.
-void read_window(
-    const WindowState& window,
-    const std::vector<WindowRead>& reads);
+// Copies bytes of one window. Those of other hosts are asked for at once, and
+// are on their way until wait() returns, which copies those of this host.
+//
+//   WindowReading reading(window, reads);  ...  reading.wait();
+class WindowReading {
+ public:
+  WindowReading(const WindowState& window, std::vector<WindowRead> reads);
+  ~WindowReading(); // nothing is written any more
+  WindowReading(const WindowReading&) = delete;
+  WindowReading& operator=(const WindowReading&) = delete;
+
+  // Throws: PeerLost.
+  void wait();
+
+ private:
+  void wait_for_replies();
+  void throw_lost(int rank) const;
+
+  const WindowState& window_;
+  std::vector<WindowRead> reads_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  size_t num_open_ = 0; // asked for, and neither come nor given up
+  int lost_ = -1;
+};
 
 struct WindowOptions {
   // Of rank 0's part, which every host has whole: memory for it, too.

@@ -229,7 +229,7 @@ void EngineState::write_back(const Place& place) const {
       }
       break;
     default:
-      partition.read(place.number, here);
+      partition.read(place.number, here).bytes->wait();
   }
 }
 

@@ -297,7 +297,7 @@ void EngineState::return_storages(const Partition& partition) const {
     try {
       auto memory =
           std::make_shared_for_overwrite<std::byte[]>(storage.nbytes());
-      partition.read(i, memory.get());
+      partition.read(i, memory.get()).bytes->wait();
       shard::point_at(storage, memory.get(), memory);
     } catch (const CommError&) {
       shard::make_absent(

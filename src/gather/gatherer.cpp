@@ -1,6 +1,7 @@
 #include "gather/gatherer.h"
 
 #include <algorithm>
+#include <deque>
 
 #include "base/activity.h"
 #include "base/error.h"
@@ -9,6 +10,11 @@
 namespace zero::gather {
 
 namespace {
+
+// What is on another host is a while on its way: units fetched ahead are asked
+// for before those asked for earlier have come. On one host it is a copy, which
+// the thread makes of one at a time, so that who needs another need not wait.
+constexpr int64_t kBytesUnderWay = 4 << 20;
 
 std::string absent_message(const std::string& name) {
   return c10::str(
@@ -213,6 +219,13 @@ void Gatherer::set_idle(int number, bool idle) {
 
 // For somebody who holds it. Without the lock while it copies.
 void Gatherer::fetch(Lock& lock, int number, std::byte* block) {
+  end_fetch(lock, begin_fetch(lock, number, block));
+}
+
+Gatherer::Fetch Gatherer::begin_fetch(
+    Lock& lock,
+    int number,
+    std::byte* block) {
   auto& wanted = unit(number);
   wanted.block = block;
   wanted.state = State::arriving;
@@ -220,10 +233,18 @@ void Gatherer::fetch(Lock& lock, int number, std::byte* block) {
   peak_bytes_ = std::max(peak_bytes_, present_bytes_);
   ++statistics_.gathers;
   lock.unlock();
+  Fetch fetch{number, read(wanted)};
+  lock.lock();
+  return fetch;
+}
+
+void Gatherer::end_fetch(Lock& lock, const Fetch& fetch) {
+  auto& wanted = unit(fetch.number);
+  lock.unlock();
   std::exception_ptr failure;
   try {
     const base::Span span(base::Activity::gather);
-    copy(wanted);
+    fetch.reading.bytes->wait();
   } catch (const CommError&) { // whoever has it is lost
     failure = std::current_exception();
   }
@@ -241,9 +262,10 @@ void Gatherer::fetch(Lock& lock, int number, std::byte* block) {
   wanted.state = State::present;
 }
 
-void Gatherer::copy(const Unit& wanted) const {
-  traffic_->count(
-      CommOp::get, wanted.partition->read(wanted.number, wanted.block));
+shard::Partition::Reading Gatherer::read(const Unit& wanted) const {
+  auto reading = wanted.partition->read(wanted.number, wanted.block);
+  traffic_->count(CommOp::get, reading.received);
+  return reading;
 }
 
 void Gatherer::show(const Unit& wanted) const {
@@ -302,7 +324,7 @@ std::byte* Gatherer::make_room(int64_t bytes, int64_t only_if_later_than) {
 // The next absent unit in the order of use, if there is room for it. Nothing is
 // dropped for it that is needed sooner: it would have to come back at once.
 Gatherer::Ahead Gatherer::next_to_prefetch() {
-  if (paused_) {
+  if (paused_ || stop_) {
     return {};
   }
   int64_t numel = 0;
@@ -330,22 +352,35 @@ Gatherer::Ahead Gatherer::next_to_prefetch() {
 }
 
 void Gatherer::prefetch() {
+  const bool is_one_host = !units_.front().partition->window()->reach;
+  const int64_t limit = is_one_host ? 1 : kBytesUnderWay;
+  std::deque<Fetch> under_way;
+  int64_t bytes = 0; // of these
   Lock lock(mutex_);
-  while (!stop_) {
-    const auto [number, block] = next_to_prefetch();
-    if (block == nullptr) {
+  while (!stop_ || !under_way.empty()) {
+    const Ahead next = bytes < limit ? next_to_prefetch() : Ahead{};
+    if (next.block != nullptr) {
+      ++statistics_.prefetches;
+      hold(next.number); // so that room is not made of it
+      bytes += unit(next.number).bytes;
+      under_way.push_back(begin_fetch(lock, next.number, next.block));
+    } else if (!under_way.empty()) {
+      end_prefetch(lock, under_way.front());
+      bytes -= unit(under_way.front().number).bytes;
+      under_way.pop_front();
+    } else {
       wanted_.wait(lock);
-      continue;
     }
-    ++statistics_.prefetches;
-    hold(number); // so that room is not made of it
-    try {
-      fetch(lock, number, block);
-    } catch (const CommError&) { // who needs it gets the same error
-      paused_ = true;
-    }
-    let_go(number);
   }
+}
+
+void Gatherer::end_prefetch(Lock& lock, const Fetch& fetch) {
+  try {
+    end_fetch(lock, fetch);
+  } catch (const CommError&) { // who needs it gets the same error
+    paused_ = true;
+  }
+  let_go(fetch.number);
 }
 
 void Gatherer::fetch_persistent(Lock& lock) {
@@ -382,7 +417,7 @@ void Gatherer::resume() {
   // What stayed because somebody reads it is brought up to date in its place.
   for (const auto& each : units_) {
     if (each.state == State::present && each.bytes > 0) {
-      copy(each);
+      read(each).bytes->wait();
     }
   }
   paused_ = false;

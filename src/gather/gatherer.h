@@ -94,6 +94,11 @@ class Gatherer : private observe::OperatorListener {
     int number = -1;
     std::byte* block = nullptr; // nullptr: there is nothing to do
   };
+  // One that is on its way.
+  struct Fetch {
+    int number = -1;
+    shard::Partition::Reading reading;
+  };
   using Lock = std::unique_lock<std::mutex>;
 
   void before_use(int unit) noexcept override;
@@ -109,14 +114,17 @@ class Gatherer : private observe::OperatorListener {
   void let_go(int number);
   void set_idle(int number, bool idle);
   void fetch(Lock& lock, int number, std::byte* block);
+  Fetch begin_fetch(Lock& lock, int number, std::byte* block);
+  void end_fetch(Lock& lock, const Fetch& fetch);
   void fetch_persistent(Lock& lock);
-  void copy(const Unit& unit) const;
+  shard::Partition::Reading read(const Unit& unit) const;
   void show(const Unit& unit) const;
   static std::string no_memory_message(const Unit& wanted);
   void drop(int number);
   bool drop_one(int64_t only_if_later_than);
   std::byte* make_room(int64_t bytes, int64_t only_if_later_than);
   void prefetch();
+  void end_prefetch(Lock& lock, const Fetch& fetch);
   Ahead next_to_prefetch();
 
   std::vector<Unit> units_;

@@ -40,7 +40,7 @@ at::Tensor Reducer::full_gradient(ParameterId id) const {
          .to = to + (slice.range.begin - range.begin) * bytes,
          .bytes = slice.range.numel() * bytes});
   });
-  comm::read_window(*part.window(), reads);
+  comm::WindowReading(*part.window(), std::move(reads)).wait();
   return gradient;
 }
 

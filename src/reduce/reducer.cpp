@@ -22,6 +22,10 @@ namespace {
 // Slots for buckets that not all ranks have reduced yet. More let ranks drift
 // further apart before one waits for the other; each costs a bucket of memory.
 constexpr int kNumSlots = 4;
+// What comes from other hosts takes longer than backward does: with few slots
+// backward would wait for the wire, which in turn has nothing to carry when
+// backward comes to a layer that takes long.
+constexpr int kNumSlotsBetweenHosts = 24;
 
 void ring_ranks_here(const comm::WindowState& control) {
   for (int rank = 0; rank < control.size; ++rank) {
@@ -75,8 +79,10 @@ void Reducer::connect() {
             part.state_element_bytes());
   }
   const int num_buckets = static_cast<int>(buckets_.size());
+  const int most_slots =
+      group_->reach().is_one_host() ? kNumSlots : kNumSlotsBetweenHosts;
   const int num_slots =
-      full_gradients_ ? 0 : std::clamp(num_buckets, 1, kNumSlots);
+      full_gradients_ ? 0 : std::clamp(num_buckets, 1, most_slots);
   const int64_t words = Exchange::control_bytes(num_buckets);
   const auto control = comm::make_window(
       group_,

@@ -155,7 +155,7 @@ int Partition::number_of(const at::Tensor& tensor) const {
   return -1;
 }
 
-int64_t Partition::read(int number, std::byte* to) const {
+Partition::Reading Partition::read(int number, std::byte* to) const {
   const Range range = layout_.parameter(number);
   int64_t received = 0;
   std::vector<comm::WindowRead> reads;
@@ -173,8 +173,9 @@ int64_t Partition::read(int number, std::byte* to) const {
     window_->traffic->count_from_other_hosts(
         window_->is_here(from) ? 0 : bytes);
   });
-  comm::read_window(*window_, reads);
-  return received;
+  return {
+      std::make_unique<comm::WindowReading>(*window_, std::move(reads)),
+      received};
 }
 
 void Partition::write(int number, const std::byte* from) const {

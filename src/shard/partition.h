@@ -113,11 +113,15 @@ class Partition {
   std::byte* state_at(int rank, int state, int64_t flat, int64_t in_shard)
       const;
 
-  // Copies a whole parameter, in the order of memory, from where it lies, or to
-  // where it belongs: to this rank's copy, or to every owner's shard. read()
-  // returns the bytes that came from other ranks. Over several hosts every rank
-  // writes what it owns, and the first rank of a host the copy there.
-  int64_t read(int number, std::byte* to) const;
+  // A whole parameter, in the order of memory, from where it lies to somewhere.
+  struct Reading {
+    std::unique_ptr<comm::WindowReading> bytes;
+    int64_t received = 0; // of them, from other ranks
+  };
+  Reading read(int number, std::byte* to) const;
+  // The other way, to where it belongs: to this rank's copy, or to every
+  // owner's shard. Over several hosts every rank writes what it owns, and the
+  // first rank of a host the copy there.
   void write(int number, const std::byte* from) const;
 
   // The parameter's place among this rank's full gradients, in its own shape.

@@ -61,7 +61,7 @@ class Switchboard {
         });
       }
     }
-    State poll() override {
+    State state() override {
       const std::lock_guard lock(board_.mutex_);
       const bool is_late = board_.ended_.contains(std::get<1>(line_));
       return *taken_                        ? State::done
@@ -85,7 +85,7 @@ class Switchboard {
       const std::lock_guard lock(board_.mutex_);
       number_ = board_.num_receiving_[line_]++;
     }
-    State poll() override {
+    State state() override {
       const std::lock_guard lock(board_.mutex_);
       auto& messages = board_.lines_[line_];
       if (done_) {
@@ -138,6 +138,7 @@ class Switchboard {
       return std::make_unique<Sending>(
           board_, Line{rank_, to, tag}, data, bytes);
     }
+    void advance() override {} // a transfer moves when it is looked at
     void abandon() override {}
     std::unique_ptr<comm::Transfer> receive(
         int from,

@@ -185,30 +185,64 @@ int receive_bytes(int from, int tag, void* data, size_t bytes) {
   return handle;
 }
 
-ZeroMpiState poll_transfer(int handle, size_t* bytes) {
-  Transfer& transfer = transfer_of(handle);
-  if (transfer.state == ZeroMpiState::under_way) {
-    int done = 0;
-    MPI_Status status;
-    if (!succeeded(MPI_Test(&transfer.request, &done, &status), "MPI_Test")) {
-      transfer.state = ZeroMpiState::failed;
-    } else if (done != 0) {
-      int count = 0;
-      MPI_Get_count(&status, MPI_BYTE, &count);
-      transfer.bytes = static_cast<size_t>(count < 0 ? 0 : count);
-      transfer.state = ZeroMpiState::done;
+void conclude(Transfer& transfer, int code, const MPI_Status& status) {
+  transfer.request = MPI_REQUEST_NULL;
+  if (!succeeded(code, "MPI_Testsome")) {
+    transfer.state = ZeroMpiState::failed;
+    return;
+  }
+  int count = 0;
+  MPI_Get_count(&status, MPI_BYTE, &count);
+  transfer.bytes = static_cast<size_t>(count < 0 ? 0 : count);
+  transfer.state = ZeroMpiState::done;
+}
+
+// All at once: to ask for each of them would be as many calls of the system.
+void advance_transfers() {
+  static std::vector<MPI_Request> requests;
+  static std::vector<size_t> handles;
+  static std::vector<int> concluded;
+  static std::vector<MPI_Status> statuses;
+  requests.clear();
+  handles.clear();
+  for (size_t handle = 0; handle < transfers.size(); ++handle) {
+    if (transfers[handle].request != MPI_REQUEST_NULL) {
+      requests.push_back(transfers[handle].request);
+      handles.push_back(handle);
     }
   }
-  if (bytes != nullptr) {
-    *bytes = transfer.bytes;
+  concluded.resize(requests.size());
+  statuses.resize(requests.size());
+  int count = 0;
+  const int code = MPI_Testsome(
+      static_cast<int>(requests.size()),
+      requests.data(),
+      &count,
+      concluded.data(),
+      statuses.data());
+  if (code != MPI_SUCCESS && code != MPI_ERR_IN_STATUS) {
+    succeeded(code, "MPI_Testsome");
+    return;
   }
+  for (int i = 0; i < count; ++i) { // none if it is MPI_UNDEFINED
+    const auto which = static_cast<size_t>(concluded[static_cast<size_t>(i)]);
+    const MPI_Status& status = statuses[static_cast<size_t>(i)];
+    conclude(
+        transfers[handles[which]],
+        code == MPI_SUCCESS ? MPI_SUCCESS : status.MPI_ERROR,
+        status);
+  }
+}
+
+ZeroMpiState state_of_transfer(int handle, size_t* bytes) {
+  const Transfer& transfer = transfer_of(handle);
+  *bytes = transfer.bytes;
   return transfer.state;
 }
 
 void close_transfer(int handle) {
   Transfer& transfer = transfer_of(handle);
-  if (transfer.state == ZeroMpiState::under_way &&
-      transfer.request != MPI_REQUEST_NULL) {
+  if (transfer.request != MPI_REQUEST_NULL) {
     MPI_Cancel(&transfer.request);
     MPI_Request_free(&transfer.request);
   }
@@ -241,7 +275,8 @@ extern "C" const ZeroMpiModule* zero_mpi_module() {
       all_gather,
       send_bytes,
       receive_bytes,
-      poll_transfer,
+      advance_transfers,
+      state_of_transfer,
       close_transfer};
   return &module;
 }

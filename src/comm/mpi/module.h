@@ -11,7 +11,7 @@
 
 extern "C" {
 
-inline constexpr uint32_t kZeroMpiModuleVersion = 1;
+inline constexpr uint32_t kZeroMpiModuleVersion = 2;
 
 // Transfers are best not larger than this: see module.cpp.
 inline constexpr size_t kZeroMpiPartBytes = size_t{128} << 10;
@@ -43,7 +43,10 @@ struct ZeroMpiModule {
   // Handles of transfers; each is to be closed.
   int (*send)(int to, int tag, const void* data, size_t bytes);
   int (*receive)(int from, int tag, void* data, size_t bytes);
-  ZeroMpiState (*poll)(int handle, size_t* bytes);
+  // Moves all of them on, without waiting.
+  void (*advance)();
+  // Where one is since then.
+  ZeroMpiState (*state)(int handle, size_t* bytes);
   void (*close)(int handle);
 };
 

@@ -20,8 +20,8 @@ class Transfer {
 
   virtual ~Transfer() = default;
 
-  // Moves it on without waiting.
-  virtual State poll() = 0;
+  // Where it is since the link was last advanced.
+  virtual State state() = 0;
 
   // Of one that is received, when it is done.
   virtual size_t bytes() const = 0;
@@ -47,6 +47,9 @@ class Link {
       int tag,
       void* data,
       size_t bytes) = 0;
+
+  // Moves all transfers on, without waiting.
+  virtual void advance() = 0;
 
   // A rank is lost: the end of the link does not wait for all of them.
   virtual void abandon() = 0;

@@ -48,6 +48,7 @@
 #include <thread>
 #include <vector>
 
+#include "base/clock.h"
 #include "base/shared_mapping.h"
 #include "comm/mpi/module.h"
 #include "comm/net/hosts.h"
@@ -254,7 +255,8 @@ class Mirror {
   std::vector<Source> sources_;
   std::deque<Outgoing> outgoing_;
   std::deque<Reading> readings_;
-  int quiet_rounds_ = 0;
+  int quiet_looks_ = 0;
+  base::TimePoint quiet_since_ = base::Clock::now();
   std::thread thread_;
 };
 

@@ -18,12 +18,13 @@ constexpr int kBytesTag = 2;
 constexpr int kReadTag = 3;
 constexpr int kOvertakingTag = 4;
 
-// How long the thread looks for news before it sleeps, and for how long then.
-// The link has nothing that could wake it.
-constexpr int kLooks = 50;
-constexpr std::chrono::microseconds kShortRest(50);
-constexpr std::chrono::microseconds kLongRest(500);
-constexpr int kQuietRounds = 200; // of short rests before the long ones
+// The link has nothing that could wake the thread, so it looks again after a
+// share of the time that nothing has happened for: often while much comes, and
+// seldom enough then to leave the core to who computes.
+constexpr int kLooks = 5;
+constexpr int kShareOfQuietTime = 4;
+constexpr std::chrono::microseconds kShortestRest(20);
+constexpr std::chrono::microseconds kLongestRest(500);
 
 // For what is still to be sent when the end has come.
 constexpr double kFarewellSeconds = 1;
@@ -38,6 +39,7 @@ void Mirror::run() {
   std::optional<base::TimePoint> farewell;
   for (;;) {
     bool moved = send_queued();
+    link_->advance();
     moved = finish_sends() || moved;
     moved = finish_reads() || moved;
     for (Source& source : sources_) {
@@ -159,7 +161,7 @@ void Mirror::send_many_bytes(Pending pending, int to, int tag) {
 bool Mirror::finish_sends() {
   const size_t before = outgoing_.size();
   std::erase_if(outgoing_, [this](const Outgoing& outgoing) {
-    const auto state = outgoing.transfer->poll();
+    const auto state = outgoing.transfer->state();
     if (state == Transfer::State::failed) {
       lost_(outgoing.to);
     }
@@ -171,7 +173,7 @@ bool Mirror::finish_sends() {
 bool Mirror::finish_reads() {
   const size_t before = readings_.size();
   std::erase_if(readings_, [this](const Reading& reading) {
-    auto state = reading.transfer->poll();
+    auto state = reading.transfer->state();
     if (state == Transfer::State::failed) {
       lost_(reading.from);
     }
@@ -230,7 +232,7 @@ bool Mirror::receive(Source& source) {
 
 // It has failed, too, if it is not what a libzero of this version sends.
 Transfer::State Mirror::take_batch(Batches& batches, int rank, int tag) {
-  const auto state = batches.next->poll();
+  const auto state = batches.next->state();
   if (state != Transfer::State::done) {
     return state;
   }
@@ -348,7 +350,7 @@ bool Mirror::apply_in_order(Source& source) {
       break; // this rank is about to add it
     }
     if (entry.kind == Kind::many_bytes) {
-      const auto state = pending.transfer->poll();
+      const auto state = pending.transfer->state();
       if (state == Transfer::State::failed) {
         lose(source);
         return true;
@@ -421,18 +423,22 @@ void Mirror::lose(Source& source) {
 }
 
 void Mirror::rest(bool moved) {
+  const auto now = base::Clock::now();
   if (moved) {
-    quiet_rounds_ = 0;
+    quiet_looks_ = 0;
+    quiet_since_ = now;
     return;
   }
-  if (++quiet_rounds_ < kLooks) {
+  if (++quiet_looks_ < kLooks) {
     std::this_thread::yield();
     return;
   }
+  const auto quiet =
+      std::chrono::duration_cast<std::chrono::microseconds>(now - quiet_since_);
   std::unique_lock lock(mutex_);
   wanted_.wait_for(
       lock,
-      quiet_rounds_ < kLooks + kQuietRounds ? kShortRest : kLongRest,
+      std::clamp(quiet / kShareOfQuietTime, kShortestRest, kLongestRest),
       [this] { return has_news_ || stop_; });
 }
 

@@ -51,8 +51,8 @@ class MpiTransfer final : public Transfer {
     module_.close(handle_);
   }
 
-  State poll() override {
-    switch (module_.poll(handle_, &bytes_)) {
+  State state() override {
+    switch (module_.state(handle_, &bytes_)) {
       case ZeroMpiState::under_way:
         return State::under_way;
       case ZeroMpiState::done:
@@ -122,6 +122,10 @@ std::unique_ptr<Transfer> MpiLink::receive(
     size_t bytes) {
   return std::make_unique<MpiTransfer>(
       *module_, module_->receive(from, tag, data, bytes));
+}
+
+void MpiLink::advance() {
+  module_->advance();
 }
 
 void MpiLink::abandon() {

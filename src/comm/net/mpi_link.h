@@ -34,6 +34,7 @@ class MpiLink final : public Link {
       size_t bytes) override;
   std::unique_ptr<Transfer> receive(int from, int tag, void* data, size_t bytes)
       override;
+  void advance() override;
 
   void abandon() override;
 
