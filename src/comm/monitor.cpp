@@ -175,6 +175,7 @@ void Monitor::give_up(int peer) {
           " on another host for ",
           timeout().count(),
           " s: it counts as lost"));
+  roster_.note_silent(peer); // before it counts as lost
   roster_.mark_lost(peer);
 }
 

@@ -74,7 +74,8 @@ class Roster {
   // its own host told of, which knows before any other.
   uint32_t loss(int id) const;
 
-  // Remembers that this rank is killed because it gave no sign of life.
+  // Remembers that this rank is killed because it gave no sign of life, or, on
+  // another host, counts as lost for that.
   void note_silent(int id);
   bool is_silent(int id) const;
 

@@ -158,6 +158,67 @@ TEST(SeveralHosts, ARankThatLeavesIsLostToAll) {
   });
 }
 
+// What ranks do that go on after losses: those of `leaving`, in this order, are
+// lost one after another.
+void lose_and_go_on(const HostRank& rank, const std::vector<int>& leaving) {
+  Communicator comm(rank.group);
+  const int id = comm.rank();
+  int expected = comm.size();
+  for (const int lost : leaving) {
+    if (id == lost) {
+      return;
+    }
+    // Ranks come to it at different times.
+    std::this_thread::sleep_for(std::chrono::milliseconds(id * 7 % 20));
+    at::Tensor tensor = at::zeros({10});
+    EXPECT_THROW(
+        for (int i = 0; i < 1000; ++i) { comm.all_reduce(tensor).wait(); },
+        PeerLost);
+    comm = comm.shrink();
+    ASSERT_EQ(comm.size(), --expected);
+    for (const int64_t numel : {1, 50'000}) {
+      tensor = at::ones({numel});
+      comm.all_reduce(tensor).wait();
+      EXPECT_TRUE(tensor.eq(expected).all().item<bool>());
+    }
+    comm.barrier();
+  }
+}
+
+TEST(SeveralHosts, SurvivorsGoOn) {
+  const std::vector<int> two_and_two{0, 0, 1, 1};
+  for (const std::vector<int>& leaving : std::vector<std::vector<int>>{
+           {3}, {0}, {0, 1}, {2, 3}, {3, 0}, {0, 2, 1}}) {
+    SCOPED_TRACE(c10::str("leaving: ", c10::Join(" ", leaving)));
+    run_hosts(two_and_two, [&](const HostRank& rank) {
+      lose_and_go_on(rank, leaving);
+    });
+  }
+  run_hosts({0, 1, 2}, [](const HostRank& rank) {
+    lose_and_go_on(rank, {1, 0});
+  });
+}
+
+// The lowest ranks leave while the others already agree.
+TEST(SeveralHosts, AgreeThoughWhoCoordinatesIsLost) {
+  for (int delay = 0; delay < 40; delay += 2) {
+    run_hosts({0, 1, 0, 1, 2}, [&](const HostRank& rank) {
+      Communicator comm(rank.group);
+      if (comm.rank() < 2) {
+        std::this_thread::sleep_for(
+            std::chrono::milliseconds(delay * (1 + comm.rank())));
+        return;
+      }
+      auto rest = comm.shrink();
+      ASSERT_EQ(rest.size(), 3);
+      at::Tensor tensor = at::ones({5});
+      rest.all_reduce(tensor).wait();
+      EXPECT_TRUE(tensor.eq(3).all().item<bool>());
+      rest.barrier();
+    });
+  }
+}
+
 TEST(SeveralHosts, AHostOutOfReachIsLostAfterItsHeartbeat) {
   CommSettings settings;
   settings.timeout_seconds = 0.3;

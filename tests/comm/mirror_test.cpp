@@ -33,11 +33,15 @@ class MirrorTest : public testing::Test {
       mirrors_.push_back(std::make_unique<Mirror>(
           board_.link(rank),
           hosts_,
-          [this](int lost) {
-            const std::lock_guard lock(mutex_);
-            lost_.insert(lost);
-          },
-          [this](int other) { return gone_ == other; }));
+          Mirror::Losses{
+              .lose =
+                  [this](int lost) {
+                    const std::lock_guard lock(mutex_);
+                    lost_.insert(lost);
+                  },
+              .is_lost = [this](int other) { return gone_ == other; },
+              .is_out_of_reach =
+                  [this](int other) { return unheeded_ == other; }}));
     }
   }
 
@@ -70,6 +74,7 @@ class MirrorTest : public testing::Test {
   std::set<int> lost_;
   std::atomic<int> arrivals_ = 0;
   std::atomic<int> gone_ = -1;
+  std::atomic<int> unheeded_ = -1;
   std::vector<std::unique_ptr<Mirror>> mirrors_; // last: it uses the above
 };
 
@@ -129,6 +134,40 @@ TEST_F(MirrorTest, WhatComesBeforeTheMemoryIsKept) {
   EXPECT_EQ(counter(0, 1), 0);
   mirrors_[1]->add(kNumber, memory_of(1), kAll, [] {});
   EXPECT_TRUE(eventually([&] { return counter(0, 1) == 9; }));
+}
+
+// More than may be under way waits for memory that is not there yet.
+TEST_F(MirrorTest, WordsThatAnnounceNothingOvertake) {
+  constexpr uint32_t kLater = kNumber + 1;
+  add_all();
+  mirrors_[0]->add(kLater, memory_of(0), kAll, [] {});
+  std::memset(part(2, 0), 3, kPart);
+  for (int i = 0; i < 3; ++i) {
+    mirrors_[0]->store(kLater, part(2, 0), kPart, 1);
+  }
+  counter(3, 0) = 1;
+  mirrors_[0]->store_word(kLater, counter(3, 0), 1);
+  counter(0, 0) = 9;
+  mirrors_[0]->store_word(kNumber, counter(0, 0), 1, Order::overtaking);
+  std::vector<std::byte> copy(100);
+  std::atomic<bool> is_read = false;
+  mirrors_[0]->read(
+      kNumber, kPart, copy.data(), 100, 1, [&](bool) { is_read = true; });
+  EXPECT_TRUE(eventually([&] { return counter(0, 1) == 9 && is_read; }));
+  EXPECT_EQ(counter(3, 1), 0);
+  mirrors_[1]->add(kLater, memory_of(1), kAll, [] {});
+  EXPECT_TRUE(eventually([&] { return counter(3, 1) == 1; }));
+  EXPECT_EQ(part(2, 1)[kPart - 1], std::byte{3});
+}
+
+TEST_F(MirrorTest, WhatComesFromOutOfReachIsNotHeeded) {
+  add_all();
+  unheeded_ = 0;
+  EXPECT_TRUE(eventually([&] { return is_lost(0); }));
+  counter(0, 0) = 9;
+  mirrors_[0]->store_word(kNumber, counter(0, 0), 1);
+  std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  EXPECT_EQ(counter(0, 1), 0);
 }
 
 TEST_F(MirrorTest, ARankOutOfReachIsToldOf) {

@@ -63,10 +63,7 @@ def check_loss(mpi, program, work):
     with Hosts(2) as hosts:
         job = mpi.launch(hosts, 2, [program, "wait"], work)
         lines = []
-        while len(re.findall(r"process \d+", "".join(lines))) < 4:
-            line = job.stdout.readline()
-            assert line, "".join(lines)
-            lines.append(line)
+        read_until(job, lines, r"process \d+", 4)
         victim = re.search(r"rank 3 of.*process (\d+)", "".join(lines))
         time.sleep(0.5)
         killed = time.time()
@@ -77,6 +74,32 @@ def check_loss(mpi, program, work):
         worst = max(float(at) for _, at in lost) - killed
         assert worst < 20, f"{worst} s\n{out}"  # the machine may be busy
     print(f"{mpi.name}: a rank that was killed was lost to the others after {worst:.2f} s")
+
+
+def read_until(job, lines, pattern, count):
+    while len(re.findall(pattern, "".join(lines))) < count:
+        line = job.stdout.readline()
+        assert line, "".join(lines)
+        lines.append(line)
+
+
+def check_going_on(mpi, program, work):
+    """Survivors on both hosts go on, also when the first rank is lost, and a host."""
+    with Hosts(2) as hosts:
+        job = mpi.launch(hosts, 2, [program, "go-on", "1"], work)
+        lines = []
+        read_until(job, lines, r"process \d+", 4)
+        ranks = {int(rank): int(process) for rank, process in
+                 re.findall(r"rank (\d) of.*process (\d+)", "".join(lines))}
+        worst = 0
+        for left, victim in ((3, 0), (2, 2), (1, 1)):
+            time.sleep(0.3)
+            killed = time.time()
+            os.kill(ranks[victim], signal.SIGKILL)
+            read_until(job, lines, f"goes on with {left}", left)
+            worst = max(worst, time.time() - killed)
+        finish(job)
+    print(f"{mpi.name}: survivors went on after {worst:.2f} s at most")
 
 
 class Training:
@@ -175,6 +198,7 @@ def main():
             check_training(mpi, program, pathlib.Path(folder))
             if mpi.name == "openmpi":
                 check_loss(mpi, program, pathlib.Path(folder))
+                check_going_on(mpi, program, pathlib.Path(folder))
     return 0
 
 

@@ -5,6 +5,7 @@
 //   on_hosts train         a few steps at every stage; prints the losses
 //   on_hosts measure       how long collectives take
 //   on_hosts train-on      trains at stage 3 until a rank is lost
+//   on_hosts go-on N       goes on after losses, until N ranks are left
 #include <torch/torch.h>
 #include <unistd.h>
 #include <zero/zero.h>
@@ -135,6 +136,26 @@ void measure(const zero::World& world) {
   time("all_reduce", [&] { comm.all_reduce(tensor).wait(); });
 }
 
+void go_on(zero::World& world, int enough) {
+  while (world.size() > enough) {
+    try {
+      at::Tensor tensor = at::zeros({100'000});
+      for (;;) {
+        world.communicator().all_reduce(tensor).wait();
+        ::usleep(1000);
+      }
+    } catch (const zero::PeerLost&) {
+      world.shrink();
+      at::Tensor ones = at::ones({100'000});
+      world.communicator().all_reduce(ones).wait();
+      require(ones.eq(world.size()).all().item<bool>(), "after a loss");
+      std::printf("goes on with %d\n", world.size());
+      std::fflush(stdout);
+    }
+  }
+  world.barrier();
+}
+
 [[noreturn]] void train_on(const zero::World& world) {
   auto net = make_net();
   zero::Config config = config_of(3, false);
@@ -162,7 +183,7 @@ int main(int argc, char** argv) {
   const std::string mode = argc > 1 ? argv[1] : "";
   const bool waits = mode == "wait" || mode == "train-on";
   try {
-    const zero::World world = zero::init();
+    zero::World world = zero::init();
     char host[64] = {};
     ::gethostname(host, sizeof(host) - 1);
     std::printf(
@@ -178,6 +199,10 @@ int main(int argc, char** argv) {
     std::fflush(stdout);
     if (mode == "train-on") {
       train_on(world);
+    }
+    if (mode == "go-on") {
+      go_on(world, std::stoi(argv[2]));
+      return 0;
     }
     if (mode == "train") {
       train(world);

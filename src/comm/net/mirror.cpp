@@ -36,14 +36,9 @@ void Mirror::append(
   to.insert(to.end(), begin, begin + bytes);
 }
 
-Mirror::Mirror(
-    std::unique_ptr<Link> link,
-    const Hosts& hosts,
-    std::function<void(int rank)> lost,
-    std::function<bool(int rank)> is_lost)
+Mirror::Mirror(std::unique_ptr<Link> link, const Hosts& hosts, Losses losses)
     : link_(std::move(link)),
-      lost_(std::move(lost)),
-      is_lost_(std::move(is_lost)),
+      losses_(std::move(losses)),
       lanes_(static_cast<size_t>(hosts.num_ranks())) {
   for (int rank = 0; rank < hosts.num_ranks(); ++rank) {
     if (hosts.host_of(rank) != hosts.host_of(link_->rank())) {

@@ -64,14 +64,18 @@ enum class Order {
 
 class Mirror {
  public:
-  // `lost` is called by the thread here when a transfer with a rank failed; by
-  // `is_lost` it learns who is so for another reason. Ranks are those of the
-  // link.
-  Mirror(
-      std::unique_ptr<Link> link,
-      const Hosts& hosts,
-      std::function<void(int rank)> lost,
-      std::function<bool(int rank)> is_lost);
+  // What the thread here tells and asks of losses.
+  struct Losses {
+    // A transfer with this rank failed.
+    std::function<void(int rank)> lose;
+    // It is lost, for whatever reason.
+    std::function<bool(int rank)> is_lost;
+    // Likewise, though it may live: what still comes from it is not heeded.
+    std::function<bool(int rank)> is_out_of_reach;
+  };
+
+  // Ranks are those of the link.
+  Mirror(std::unique_ptr<Link> link, const Hosts& hosts, Losses losses);
   ~Mirror(); // stops it
   Mirror(const Mirror&) = delete;
   Mirror& operator=(const Mirror&) = delete;
@@ -238,8 +242,7 @@ class Mirror {
   void rest(bool moved);
 
   std::unique_ptr<Link> link_;
-  std::function<void(int)> lost_;
-  std::function<bool(int)> is_lost_;
+  Losses losses_;
   std::atomic<bool> is_abandoned_ = false;
 
   std::mutex mutex_; // of what follows

@@ -69,7 +69,7 @@ bool Mirror::send_queued() {
   bool moved = false;
   for (const Source& source : sources_) {
     const int to = source.rank;
-    if (source.lost || is_lost_(to)) {
+    if (source.lost || losses_.is_lost(to)) {
       drop_lane(to);
       continue;
     }
@@ -163,7 +163,7 @@ bool Mirror::finish_sends() {
   std::erase_if(outgoing_, [this](const Outgoing& outgoing) {
     const auto state = outgoing.transfer->state();
     if (state == Transfer::State::failed) {
-      lost_(outgoing.to);
+      losses_.lose(outgoing.to);
     }
     return state != Transfer::State::under_way;
   });
@@ -175,9 +175,9 @@ bool Mirror::finish_reads() {
   std::erase_if(readings_, [this](const Reading& reading) {
     auto state = reading.transfer->state();
     if (state == Transfer::State::failed) {
-      lost_(reading.from);
+      losses_.lose(reading.from);
     }
-    if (state == Transfer::State::under_way && is_lost_(reading.from)) {
+    if (state == Transfer::State::under_way && losses_.is_lost(reading.from)) {
       state = Transfer::State::failed;
     }
     if (state == Transfer::State::done) {
@@ -220,7 +220,8 @@ bool Mirror::receive(Source& source) {
   const auto in_order = take_batch(source.in_order, source.rank, kInOrderTag);
   const std::lock_guard lock(mutex_); // nobody removes a mapping meanwhile
   if (overtaking == Transfer::State::failed ||
-      in_order == Transfer::State::failed) {
+      in_order == Transfer::State::failed ||
+      losses_.is_out_of_reach(source.rank)) {
     lose(source);
     return true;
   }
@@ -419,7 +420,7 @@ void Mirror::lose(Source& source) {
     }
     return reading.from == source.rank;
   });
-  lost_(source.rank);
+  losses_.lose(source.rank);
 }
 
 void Mirror::rest(bool moved) {

@@ -17,11 +17,19 @@ Outside::Outside(
   mirror_ = std::make_shared<Mirror>(
       std::move(link),
       hosts,
-      [roster = roster_](int rank) mutable { roster.mark_lost(rank); },
-      // Who has left still answers, until all have.
-      [roster = roster_](int rank) {
-        return roster.state(rank) == MemberState::lost;
-      });
+      Mirror::Losses{
+          .lose = [roster =
+                       roster_](int rank) mutable { roster.mark_lost(rank); },
+          // Who has left still answers, until all have.
+          .is_lost =
+              [roster = roster_](int rank) {
+                return roster.state(rank) == MemberState::lost;
+              },
+          .is_out_of_reach =
+              [roster = roster_](int rank) {
+                return roster.state(rank) == MemberState::lost &&
+                    roster.is_silent(rank);
+              }});
   std::vector<int> all(static_cast<size_t>(hosts.num_ranks()));
   std::iota(all.begin(), all.end(), 0);
   mirror_->add(kRosterNumber, std::move(roster_memory), all, [] {});

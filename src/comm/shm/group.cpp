@@ -1,7 +1,6 @@
 #include "comm/shm/group.h"
 
 #include <ATen/ops/empty.h>
-#include <zero/version.h>
 
 #include <algorithm>
 #include <optional>
@@ -12,6 +11,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "base/process_owned.h"
+#include "comm/shm/agreement.h"
 #include "comm/shm/assembly.h"
 #include "comm/shm/collectives.h"
 #include "comm/shm/gone_shortly.h"
@@ -140,10 +140,7 @@ Progress::Options Group::progress_options() {
       .news_seconds = reach_.is_one_host() ? 0.0 : 1.0,
       .lost_ranks = [this] { return lost_ranks(); },
       .epitaph = [this](int rank) { return epitaph(rank); },
-      .deserter =
-          [this] {
-            return Assembly::first_arrived(segment_.assembly(), size());
-          },
+      .deserter = [this] { return first_to_give_up(); },
       .on_complete =
           [this](const Operation& operation) {
             if (operation.counted) {
@@ -307,19 +304,6 @@ std::shared_ptr<base::SharedMapping> Group::share(
   return mapping;
 }
 
-void Group::require_one_host(const char* what) const {
-  if (!reach_.is_one_host()) {
-    throw ConfigError(c10::str(
-        base::rank_prefix(rank_, size()),
-        what,
-        ": the ranks are on ",
-        reach_.hosts().num_hosts(),
-        " hosts, and libzero ",
-        ZERO_VERSION,
-        " does this on one. Fix: start all ranks on one host"));
-  }
-}
-
 int64_t Group::proposed_number() const {
   return reach_.is_one_host() ? 0 : membership_->outside()->proposed_number();
 }
@@ -363,7 +347,6 @@ std::shared_ptr<Group> Group::split(int color, int key) {
 
 std::shared_ptr<Group> Group::shrink() {
   check_process();
-  require_one_host("shrink");
   const std::lock_guard lock(shrink_mutex_);
   if (successor_) {
     // Ranks may have been lost since.
@@ -373,6 +356,33 @@ std::shared_ptr<Group> Group::shrink() {
       base::rank_prefix(rank_, size()),
       "the communicator was given up by shrink(). Fix: use the one that "
       "shrink() returned"));
+  successor_ = base::make_process_owned<Group>(
+      membership_,
+      reach_.is_one_host() ? assemble_survivors() : agree_on_survivors());
+  return successor_;
+}
+
+int Group::first_to_give_up() const {
+  if (reach_.is_one_host()) {
+    return Assembly::first_arrived(segment_.assembly(), size());
+  }
+  for (int rank = 0; rank < size(); ++rank) {
+    if (Agreement::has_come(segment_, rank)) {
+      return rank;
+    }
+  }
+  return -1;
+}
+
+std::vector<int> Group::ids_of(const std::vector<int>& ranks) const {
+  std::vector<int> ids;
+  for (const int rank : ranks) {
+    ids.push_back(ids_[static_cast<size_t>(rank)]);
+  }
+  return ids;
+}
+
+std::shared_ptr<base::SharedMapping> Group::assemble_survivors() {
   auto outcome =
       Assembly(
           segment_.assembly(),
@@ -383,20 +393,39 @@ std::shared_ptr<Group> Group::shrink() {
            .gone = [this](int rank) { return gone(rank); },
            .build =
                [this](const std::vector<int>& ranks) {
-                 std::vector<int> ids;
-                 for (int rank : ranks) {
-                   ids.push_back(ids_[static_cast<size_t>(rank)]);
-                 }
-                 return Segment::create(ids);
+                 return Segment::create(ids_of(ranks));
                },
            .failed_by_another =
                [this] {
                  membership_->roster().note_victim(membership_->id());
                }})
           .run();
-  successor_ =
-      base::make_process_owned<Group>(membership_, std::move(outcome.segment));
-  return successor_;
+  return std::move(outcome.segment);
+}
+
+std::shared_ptr<base::SharedMapping> Group::agree_on_survivors() {
+  const auto& outside = *membership_->outside();
+  const Roster& roster = membership_->roster();
+  auto outcome =
+      Agreement(
+          {.rank = rank_,
+           .segment = segment_,
+           .reach = reach_,
+           .next_number = static_cast<uint32_t>(outside.proposed_number()),
+           .timeout_seconds = membership_->progress_timeout_seconds(),
+           .gone = [this](int rank) { return gone(rank); },
+           .out_of_reach =
+               [&](int rank) {
+                 const int id = ids_[static_cast<size_t>(rank)];
+                 return !outside.is_here(id) && roster.is_silent(id);
+               },
+           .build =
+               [this](const std::vector<int>& ranks, uint32_t number) {
+                 return Segment::create(ids_of(ranks), number);
+               }})
+          .run();
+  outside.take_number({outcome.number});
+  return std::move(outcome.segment);
 }
 
 void Group::add_window(const std::shared_ptr<WindowState>& window) {

@@ -73,8 +73,6 @@ class Group {
     return consumed_[static_cast<size_t>(from)];
   }
 
-  // Throws: ConfigError if the group spans several hosts.
-  void require_one_host(const char* what) const;
   // The first rank of this host.
   int leader_here() const {
     return reach_.hosts().ranks_of(reach_.host()).front();
@@ -125,6 +123,11 @@ class Group {
   void check_process() const;
   static void check_verifies(Roster& roster, int id);
   bool gone(int rank) const;
+  // The lowest rank that has come to shrink(), -1 if none has.
+  int first_to_give_up() const;
+  std::vector<int> ids_of(const std::vector<int>& ranks) const;
+  std::shared_ptr<base::SharedMapping> assemble_survivors();
+  std::shared_ptr<base::SharedMapping> agree_on_survivors();
   Progress::Options progress_options();
 
   base::ProcessMark process_;

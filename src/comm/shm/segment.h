@@ -59,6 +59,17 @@ struct Position {
   }
 };
 
+// What a rank says of who is to go on: see comm/shm/agreement.h.
+struct Statement {
+  std::atomic<uint64_t> word;
+  std::atomic<uint64_t> number;
+  std::array<std::atomic<uint64_t>, 2> members; // a bit for each rank
+  // For its own host: the number of the new segment, and where it is.
+  std::atomic<uint64_t> built;
+  std::atomic<uint64_t> process;
+  std::atomic<uint64_t> descriptor;
+};
+
 // What one rank says of itself. Only that rank writes it, but for the doorbell.
 struct RankState {
   alignas(base::kCacheLine) std::atomic<uint64_t> published;
@@ -74,6 +85,7 @@ struct RankState {
   std::atomic<uint64_t> verified;
   std::atomic<uint64_t> position;
   alignas(base::kCacheLine) std::array<Signature, kSignatures> signatures;
+  alignas(base::kCacheLine) Statement statement; // over several hosts
 };
 
 // One direction between two ranks: a ring of kPairDepth segments.
