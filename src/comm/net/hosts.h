@@ -33,8 +33,11 @@ class Hosts {
   // Of a host, the rank that does what is to be done there once for another
   // rank; ranks of one host are spread over it.
   int counterpart(int rank, int host) const {
-    const auto& there = ranks_of(host);
-    return there[static_cast<size_t>(local_rank(rank)) % there.size()];
+    return ranks_of(host)[static_cast<size_t>(place_there(rank, host))];
+  }
+  // Which one it is of those there.
+  int place_there(int rank, int host) const {
+    return local_rank(rank) % static_cast<int>(ranks_of(host).size());
   }
 
  private:

@@ -63,27 +63,34 @@ void Outside::leave_with_the_others(const Roster& roster, int id) const {
   mirror_->finish();
 }
 
-template <class Tell>
-void Outside::tell(int id, Tell tell) const {
-  for (int host = 0; host < hosts_.num_hosts(); ++host) {
-    if (host != host_) {
-      tell(hosts_.counterpart(id, host));
+// To every rank: who would pass it on may be gone.
+void Outside::tell_status(const Roster& roster, int id) const {
+  for (int to = 0; to < roster.size(); ++to) {
+    if (!is_here(to) && roster.state(to) != MemberState::lost) {
+      mirror_->store_word(kRosterNumber, roster.who_word(id), to);
+      mirror_->store_word(kRosterNumber, roster.state_word(id), to);
     }
   }
 }
 
-void Outside::tell_status(const Roster& roster, int id) const {
-  tell(id, [&](int to) {
-    mirror_->store_word(kRosterNumber, roster.who_word(id), to);
-    mirror_->store_word(kRosterNumber, roster.state_word(id), to);
-  });
-}
-
 void Outside::tell_heartbeat(const Roster& roster, int id) const {
-  tell(id, [&](int to) {
-    mirror_->store_word(
-        kRosterNumber, roster.heartbeat_word(id), to, Order::overtaking);
-  });
+  for (int host = 0; host < hosts_.num_hosts(); ++host) {
+    const auto& there = hosts_.ranks_of(host);
+    const auto lives = [&](int to) {
+      return roster.state(to) != MemberState::lost;
+    };
+    // One tells the others there; ranks here are spread over them.
+    const auto to = std::ranges::find_if(
+        there.begin() + hosts_.place_there(id, host), there.end(), lives);
+    const auto first = std::ranges::find_if(there, lives);
+    if (host != host_ && first != there.end()) {
+      mirror_->store_word(
+          kRosterNumber,
+          roster.heartbeat_word(id),
+          to == there.end() ? *first : *to,
+          Order::overtaking);
+    }
+  }
 }
 
 } // namespace zero::comm

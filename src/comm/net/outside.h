@@ -58,9 +58,6 @@ class Outside {
   void tell_heartbeat(const Roster& roster, int id) const;
 
  private:
-  template <class Tell>
-  void tell(int id, Tell tell) const;
-
   Hosts hosts_;
   int host_;
   Roster roster_;

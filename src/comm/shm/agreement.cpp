@@ -32,8 +32,8 @@ constexpr int kBits = 64;
 Agreement::Agreement(Participant participant)
     : participant_(std::move(participant)) {}
 
-bool Agreement::has_come(const Segment& segment, int rank) {
-  return segment.state(rank).statement.word != 0;
+bool Agreement::has_come(const Segment& segment, int other, int rank) {
+  return segment.pair(other, rank).statement.word != 0;
 }
 
 int Agreement::lowest_living() const {
@@ -45,32 +45,35 @@ int Agreement::lowest_living() const {
 }
 
 void Agreement::say(const Said& said) const {
-  auto& own = participant_.segment.state(participant_.rank).statement;
-  const auto set = [&](std::atomic<uint64_t>& word, uint64_t value) {
-    word = value;
-    participant_.reach.store_word(word);
-  };
-  // While the rest changes it says nothing.
-  constexpr uint64_t kChanging = 1;
-  set(own.word, kChanging << kPhaseBits);
-  set(own.number, said.number);
-  for (size_t i = 0; i < own.members.size(); ++i) {
-    uint64_t bits = 0;
-    for (const int rank : said.members) {
-      bits |= static_cast<size_t>(rank) / kBits == i
-          ? uint64_t{1} << (rank % kBits)
-          : 0;
+  for (int to = 0; to < size(); ++to) {
+    auto& own = participant_.segment.pair(participant_.rank, to).statement;
+    const auto set = [&](std::atomic<uint64_t>& word, uint64_t value) {
+      word = value;
+      participant_.reach.store_word_for(word, to);
+    };
+    // While the rest changes it says nothing.
+    constexpr uint64_t kChanging = 1;
+    set(own.word, kChanging << kPhaseBits);
+    set(own.number, said.number);
+    for (size_t i = 0; i < own.members.size(); ++i) {
+      uint64_t bits = 0;
+      for (const int rank : said.members) {
+        bits |= static_cast<size_t>(rank) / kBits == i
+            ? uint64_t{1} << (rank % kBits)
+            : 0;
+      }
+      set(own.members[i], bits);
     }
-    set(own.members[i], bits);
+    set(own.word,
+        static_cast<uint64_t>(said.coordinator + 1)
+                << (kAttemptBits + kPhaseBits) |
+            said.attempt << kPhaseBits | static_cast<uint64_t>(said.phase));
   }
-  set(own.word,
-      static_cast<uint64_t>(said.coordinator + 1)
-              << (kAttemptBits + kPhaseBits) |
-          said.attempt << kPhaseBits | static_cast<uint64_t>(said.phase));
 }
 
 Agreement::Said Agreement::said_by(int rank) const {
-  const auto& statement = participant_.segment.state(rank).statement;
+  const auto& statement =
+      participant_.segment.pair(rank, participant_.rank).statement;
   for (;;) {
     const uint64_t word = statement.word;
     Said said{
@@ -296,7 +299,7 @@ bool Agreement::prepare(const Said& proposal) {
   const auto leader = *std::ranges::find_if(proposal.members, [this](int rank) {
     return participant_.reach.is_here(rank);
   });
-  auto& place = participant_.segment.state(leader).statement;
+  auto& place = participant_.segment.pair(leader, leader).statement;
   if (leader == participant_.rank) {
     auto segment = participant_.build(proposal.members, proposal.number);
     const auto address = segment->address();

@@ -3,8 +3,8 @@
 // on one host it is Assembly that does it.
 //
 // Note [Agreement]
-// Each rank says where it is in a Statement, which only it writes and all hosts
-// have. The lowest rank that lives coordinates:
+// Each rank says where it is in a Statement, one to each of the others. The
+// lowest rank that lives coordinates:
 //   1. it waits until every living rank says that it follows this coordinator,
 //      and has thereby given up earlier ones;
 //   2. it proposes who goes on: all that live;
@@ -65,8 +65,8 @@ class Agreement {
   // the segment could not be made or mapped.
   Outcome run();
 
-  // Whether a rank of that group has come here.
-  static bool has_come(const Segment& segment, int rank);
+  // Whether another rank of that group has come here, as `rank` sees it.
+  static bool has_come(const Segment& segment, int other, int rank);
 
  private:
   enum class Phase : uint64_t { none, waits, proposes, accepts, settled };

@@ -367,7 +367,7 @@ int Group::first_to_give_up() const {
     return Assembly::first_arrived(segment_.assembly(), size());
   }
   for (int rank = 0; rank < size(); ++rank) {
-    if (Agreement::has_come(segment_, rank)) {
+    if (Agreement::has_come(segment_, rank, rank_)) {
       return rank;
     }
   }

@@ -64,7 +64,7 @@ struct Statement {
   std::atomic<uint64_t> word;
   std::atomic<uint64_t> number;
   std::array<std::atomic<uint64_t>, 2> members; // a bit for each rank
-  // For its own host: the number of the new segment, and where it is.
+  // For a rank of its own host: the number of the new segment, and where it is.
   std::atomic<uint64_t> built;
   std::atomic<uint64_t> process;
   std::atomic<uint64_t> descriptor;
@@ -85,7 +85,6 @@ struct RankState {
   std::atomic<uint64_t> verified;
   std::atomic<uint64_t> position;
   alignas(base::kCacheLine) std::array<Signature, kSignatures> signatures;
-  alignas(base::kCacheLine) Statement statement; // over several hosts
 };
 
 // One direction between two ranks: a ring of kPairDepth segments.
@@ -96,6 +95,9 @@ struct PairState {
   Signature refusal;
   // Of the message that segment k begins; by the sender.
   alignas(base::kCacheLine) std::array<Signature, kPairDepth> headers;
+  // Over several hosts; by the sender. To each rank: who else would have passed
+  // it on may be gone.
+  alignas(base::kCacheLine) Statement statement;
 };
 
 class Segment {
