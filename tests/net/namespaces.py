@@ -105,7 +105,7 @@ class Mpi:
                        "OMP_NUM_THREADS": "1", **(variables or {})}
         if self.name == "openmpi":
             environment["PRTE_MCA_plm_ssh_agent"] = str(agent)
-            words = [str(self.bin / "mpirun"), "--with-ft", "ulfm",
+            words = [str(self.bin / "mpirun"), "--with-ft", "ulfm", "--bind-to", "none",
                      "-n", str(ranks * hosts.count), "--host", ",".join(f"{h}:{ranks}" for h in hosts.names),
                      "--mca", "pml", "ob1", "--mca", "btl", "tcp,self", "--mca", "btl_tcp_if_include", "eth0"]
         else:

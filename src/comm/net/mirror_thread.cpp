@@ -20,7 +20,9 @@ constexpr int kOvertakingTag = 4;
 
 // The link has nothing that could wake the thread, so it looks again after a
 // share of the time that nothing has happened for: often while much comes, and
-// seldom enough then to leave the core to who computes.
+// seldom enough then to leave the core to who computes. It does not yield: who
+// computes would have the core for milliseconds, where one that wakes up from a
+// rest has it at once.
 constexpr int kLooks = 5;
 constexpr int kShareOfQuietTime = 4;
 constexpr std::chrono::microseconds kShortestRest(20);
@@ -431,7 +433,6 @@ void Mirror::rest(bool moved) {
     return;
   }
   if (++quiet_looks_ < kLooks) {
-    std::this_thread::yield();
     return;
   }
   const auto quiet =
