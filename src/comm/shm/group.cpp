@@ -12,6 +12,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "base/process_owned.h"
+#include "comm/nccl/nccl_group.h"
 #include "comm/shm/assembly.h"
 #include "comm/shm/collectives.h"
 #include "comm/shm/gone_shortly.h"
@@ -397,6 +398,17 @@ std::shared_ptr<Group> Group::shrink() {
   successor_ =
       base::make_process_owned<Group>(membership_, std::move(outcome.segment));
   return successor_;
+}
+
+NcclGroup& Group::nccl(CommOp purpose, c10::Device device) {
+  check_process();
+  const std::lock_guard lock(nccl_mutex_);
+  if (!nccl_) {
+    nccl_ =
+        std::make_unique<NcclGroup>(*this, purpose, device, load_nccl_module());
+  }
+  nccl_->require_device(purpose, device);
+  return *nccl_;
 }
 
 void Group::add_window(const std::shared_ptr<WindowState>& window) {
