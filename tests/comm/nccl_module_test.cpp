@@ -1,6 +1,11 @@
 // The module itself, as the preset `cuda` builds it. On a machine without a GPU
 // it is loaded, and refuses to start; nothing else of it can be run there.
 #include <array>
+#include <cstddef>
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
 
 #include "comm/cuda_tensor.h"
 #include "comm/nccl/nccl_group.h"
