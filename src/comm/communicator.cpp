@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "base/log.h"
+#include "comm/nccl/nccl_group.h"
 #include "comm/reduce_kernels.h"
 #include "comm/shm/collectives.h"
 #include "comm/shm/group.h"
@@ -29,12 +30,15 @@ void check_tensor(const Group& group, CommOp op, const at::Tensor& tensor) {
         prefix(group, op),
         "expected a tensor, got an undefined one. Fix: allocate it first"));
   }
-  if (!tensor.device().is_cpu()) {
+  const bool may_be_there =
+      tensor.is_cpu() || (tensor.is_cuda() && comm::has_nccl_module());
+  if (!may_be_there) {
     throw ConfigError(c10::str(
         prefix(group, op),
         "expected a tensor on the CPU, got one on ",
         tensor.device().str(),
-        ". Fix: move it with .cpu()"));
+        ". Fix: move it with .cpu()",
+        tensor.is_cuda() ? ", or build libzero with the preset cuda" : ""));
   }
   if (tensor.layout() != at::kStrided) {
     throw ConfigError(c10::str(
@@ -75,6 +79,15 @@ void check_sizes(
     int64_t expected_output,
     const at::Tensor& input,
     int64_t expected_input) {
+  if (output.device() != input.device()) {
+    throw ConfigError(c10::str(
+        prefix(group, op),
+        "expected one device, got ",
+        output.device().str(),
+        " for the output and ",
+        input.device().str(),
+        " for the input. Fix: move one of them"));
+  }
   if (output.scalar_type() != input.scalar_type()) {
     throw ConfigError(c10::str(
         prefix(group, op),
@@ -120,6 +133,19 @@ void check_peer(const Group& group, CommOp op, int rank) {
         rank,
         " is this rank itself. Fix: copy the tensor instead"));
   }
+}
+
+void check_is_cpu(const Group& group, CommOp op, const at::Tensor& tensor) {
+  if (!tensor.is_cpu()) {
+    throw ConfigError(c10::str(
+        prefix(group, op),
+        "not there yet for CUDA tensors. Fix: move them with .cpu(), or use "
+        "send and recv"));
+  }
+}
+
+comm::NcclGroup& nccl_for(Group& group, CommOp op, const at::Tensor& tensor) {
+  return group.nccl(op, tensor.device());
 }
 
 // The chunk of a buffer that is this rank's, in its place.
@@ -178,13 +204,16 @@ Work Communicator::start(std::shared_ptr<Operation> operation) {
 
 Work Communicator::all_reduce(const at::Tensor& tensor, ReduceOp op) {
   check_tensor(*group_, CommOp::all_reduce, tensor);
+  if (tensor.is_cuda()) {
+    return start(
+        nccl_for(*group_, CommOp::all_reduce, tensor).all_reduce(tensor, op));
+  }
   return start(comm::all_reduce(*group_, tensor, op));
 }
 
 Work Communicator::reduce_scatter(const at::Tensor& tensor, ReduceOp op) {
   check_tensor(*group_, CommOp::reduce_scatter, tensor);
-  return start(
-      comm::reduce_scatter(*group_, own_chunk(*group_, tensor), tensor, op));
+  return reduce_scatter(own_chunk(*group_, tensor), tensor, op);
 }
 
 Work Communicator::reduce_scatter(
@@ -200,12 +229,16 @@ Work Communicator::reduce_scatter(
       chunk_range(input.numel(), rank(), size()).numel,
       input,
       input.numel());
+  if (input.is_cuda()) {
+    return start(nccl_for(*group_, CommOp::reduce_scatter, input)
+                     .reduce_scatter(output, input, op));
+  }
   return start(comm::reduce_scatter(*group_, output, input, op));
 }
 
 Work Communicator::all_gather(const at::Tensor& tensor) {
   check_tensor(*group_, CommOp::all_gather, tensor);
-  return start(comm::all_gather(*group_, tensor, own_chunk(*group_, tensor)));
+  return all_gather(tensor, own_chunk(*group_, tensor));
 }
 
 Work Communicator::all_gather(
@@ -220,17 +253,26 @@ Work Communicator::all_gather(
       output.numel(),
       input,
       chunk_range(output.numel(), rank(), size()).numel);
+  if (output.is_cuda()) {
+    return start(nccl_for(*group_, CommOp::all_gather, output)
+                     .all_gather(output, input));
+  }
   return start(comm::all_gather(*group_, output, input));
 }
 
 Work Communicator::broadcast(const at::Tensor& tensor, int root) {
   check_tensor(*group_, CommOp::broadcast, tensor);
   check_rank(*group_, CommOp::broadcast, root);
+  if (tensor.is_cuda()) {
+    return start(
+        nccl_for(*group_, CommOp::broadcast, tensor).broadcast(tensor, root));
+  }
   return start(comm::broadcast(*group_, tensor, root));
 }
 
 Work Communicator::all_to_all(const at::Tensor& tensor) {
   check_tensor(*group_, CommOp::all_to_all, tensor);
+  check_is_cpu(*group_, CommOp::all_to_all, tensor);
   if (tensor.numel() % size() != 0) {
     throw ConfigError(c10::str(
         prefix(*group_, CommOp::all_to_all),
@@ -255,12 +297,16 @@ Work Communicator::all_to_all(
       size() * chunk_range(input.numel(), rank(), size()).numel,
       input,
       input.numel());
+  check_is_cpu(*group_, CommOp::all_to_all, input);
   return start(comm::make_all_to_all(group_->context(), output, input));
 }
 
 Work Communicator::send(const at::Tensor& tensor, int rank) {
   check_tensor(*group_, CommOp::send, tensor);
   check_peer(*group_, CommOp::send, rank);
+  if (tensor.is_cuda()) {
+    return start(nccl_for(*group_, CommOp::send, tensor).send(tensor, rank));
+  }
   return start(comm::make_send(
       group_->segment(),
       group_->reach(),
@@ -273,6 +319,9 @@ Work Communicator::send(const at::Tensor& tensor, int rank) {
 Work Communicator::recv(const at::Tensor& tensor, int rank) {
   check_tensor(*group_, CommOp::recv, tensor);
   check_peer(*group_, CommOp::recv, rank);
+  if (tensor.is_cuda()) {
+    return start(nccl_for(*group_, CommOp::recv, tensor).recv(tensor, rank));
+  }
   return start(comm::make_recv(
       group_->segment(),
       group_->reach(),

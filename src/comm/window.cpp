@@ -255,7 +255,8 @@ Work Window::get(const at::Tensor& tensor, int rank, int64_t offset_bytes)
     throw ConfigError(c10::str(
         base::rank_prefix(state_->rank, state_->size),
         "get: expected a contiguous tensor on the CPU. Fix: read into one, "
-        "then copy"));
+        "then copy; NCCL has collectives only, so that windows of CUDA memory "
+        "are not there yet"));
   }
   const auto bytes = static_cast<int64_t>(tensor.nbytes());
   check_range(*state_, rank, offset_bytes, bytes);

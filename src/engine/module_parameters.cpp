@@ -42,7 +42,10 @@ std::string problem_of(const Parameter& parameter) {
   const auto& tensor = parameter.tensor;
   if (!tensor.device().is_cpu()) {
     return c10::str(
-        "is on ", tensor.device().str(), ". Fix: build the module on the CPU");
+        "is on ",
+        tensor.device().str(),
+        ". Fix: build the module on the CPU; the "
+        "engine does not train on GPUs yet");
   }
   if (tensor.layout() != at::kStrided) {
     return "is sparse. Fix: use a dense parameter";

@@ -36,8 +36,8 @@ TEST(Doctor, SaysThatOneCanTrainHere) {
     EXPECT_EQ(line_with(out, word).find("  ok  "), 0) << word << " in\n" << out;
   }
   const std::string nccl = line_with(out, "NCCL");
-  EXPECT_EQ(nccl.find("  missing  "), 0) << out;
-  EXPECT_NE(nccl.find("not part of this build"), std::string::npos) << out;
+  EXPECT_TRUE(has(nccl, "  ok  ") || has(nccl, "not part of this build"))
+      << out;
   const std::string mpi = line_with(out, "MPI"); // as this build has it
   EXPECT_TRUE(has(mpi, "modules for") || has(mpi, "only needed for several"))
       << out;

@@ -8,6 +8,7 @@
 #include "base/libtorch_version.h"
 #include "cli/doctor/capture.h"
 #include "cli/doctor/finding.h"
+#include "comm/nccl/load.h"
 #include "comm/net/mpi_link.h"
 
 namespace zero::cli {
@@ -89,6 +90,22 @@ Finding examine_mpi() {
   return {.what = c10::str("MPI, modules for ", c10::Join(" and ", known))};
 }
 
+Finding examine_nccl() {
+  if (!comm::has_nccl_module()) {
+    return {
+        .mark = Mark::missing,
+        .what = "NCCL",
+        .remedy =
+            "not part of this build: tensors are on the CPU. The preset cuda "
+            "adds it"};
+  }
+  try {
+    return {.what = comm::load_nccl_module().library()};
+  } catch (const ConfigError& error) {
+    return {.mark = Mark::missing, .what = "NCCL", .remedy = error.what()};
+  }
+}
+
 } // namespace
 
 std::vector<Finding> examine_software() {
@@ -99,9 +116,7 @@ std::vector<Finding> examine_software() {
       examine_python(),
       examine_torchrun(),
       examine_mpi(),
-      {.mark = Mark::missing,
-       .what = "NCCL",
-       .remedy = "not part of this build: tensors are on the CPU"}};
+      examine_nccl()};
 }
 
 } // namespace zero::cli

@@ -4,6 +4,7 @@
 //   hosts.ranks_of(1); // 2, 3
 #pragma once
 
+#include <cstddef>
 #include <vector>
 
 namespace zero::comm {

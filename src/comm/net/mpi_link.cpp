@@ -6,19 +6,12 @@
 #include <utility>
 
 #include "base/error.h"
+#include "comm/module_path.h"
 #include "comm/mpi/module.h"
 
 namespace zero::comm {
 
 namespace {
-
-// Beside the library: lib/zero/libzero_openmpi.so.
-std::string module_path(const std::string& name) {
-  Dl_info about = {};
-  ::dladdr(reinterpret_cast<void*>(&module_path), &about);
-  const std::filesystem::path library(about.dli_fname);
-  return library.parent_path() / "zero" / ("libzero_" + name + ".so");
-}
 
 const ZeroMpiModule* load(const std::string& name) {
   const std::string path = module_path(name);

@@ -11,6 +11,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "base/process_owned.h"
+#include "comm/nccl/nccl_group.h"
 #include "comm/shm/agreement.h"
 #include "comm/shm/assembly.h"
 #include "comm/shm/collectives.h"
@@ -426,6 +427,17 @@ std::shared_ptr<base::SharedMapping> Group::agree_on_survivors() {
           .run();
   outside.take_number({outcome.number});
   return std::move(outcome.segment);
+}
+
+NcclGroup& Group::nccl(CommOp purpose, c10::Device device) {
+  check_process();
+  const std::lock_guard lock(nccl_mutex_);
+  if (!nccl_) {
+    nccl_ =
+        std::make_unique<NcclGroup>(*this, purpose, device, load_nccl_module());
+  }
+  nccl_->require_device(purpose, device);
+  return *nccl_;
 }
 
 void Group::add_window(const std::shared_ptr<WindowState>& window) {

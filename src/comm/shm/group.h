@@ -2,6 +2,8 @@
 // segment they share, who they are, and the operations of this rank.
 #pragma once
 
+#include <c10/core/Device.h>
+
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -20,6 +22,7 @@
 
 namespace zero::comm {
 
+class NcclGroup;
 struct WindowState;
 
 // Where a tensor is: which window of the group, in the order they were made,
@@ -110,6 +113,12 @@ class Group {
   // Of rank's tensor. The window is alive, as is who asks by a tensor in it.
   std::byte* address(int rank, const WindowLocation& location) const;
 
+  // What collectives of CUDA tensors run on. Collective when it is called
+  // first, for `purpose`. Throws: ConfigError if there is no module for NCCL,
+  // or the device is another one than at first; CommError if NCCL does not
+  // start.
+  NcclGroup& nccl(CommOp purpose, c10::Device device);
+
   const std::shared_ptr<TrafficCounters>& traffic() const {
     return traffic_;
   }
@@ -144,6 +153,8 @@ class Group {
   std::shared_ptr<Group> successor_; // what shrink() has made
   mutable std::mutex windows_mutex_;
   std::vector<std::weak_ptr<WindowState>> windows_;
+  std::mutex nccl_mutex_;
+  std::unique_ptr<NcclGroup> nccl_; // once it is needed
   Progress progress_; // last: its thread uses the fields above
 };
 

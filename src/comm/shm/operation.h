@@ -37,6 +37,14 @@ class Operation {
   // Payload bytes read from other ranks.
   virtual int64_t bytes_received() const = 0;
 
+  // Called once when it has failed: nobody moves it any more.
+  virtual void give_up() {}
+
+  // Whether it goes on by itself and rings no doorbell.
+  virtual bool is_silent() const {
+    return false;
+  }
+
   const Signature& signature() const {
     return signature_;
   }

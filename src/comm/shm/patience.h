@@ -18,6 +18,8 @@ inline constexpr int kCrowdedYields = 20;
 
 // A sleeper looks for lost and late ranks this often,
 inline constexpr std::chrono::milliseconds kSleep(50);
+// at what rings no doorbell this often,
+inline constexpr std::chrono::microseconds kLook(50);
 // and says that it still waits this often.
 inline constexpr double kWarningSeconds = 10;
 

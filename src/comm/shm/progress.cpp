@@ -285,6 +285,9 @@ bool Progress::advance_head(Queue& queue) {
 void Progress::finish(Queue& queue, std::exception_ptr error) {
   const Ptr operation = queue.front();
   queue.pop_front();
+  if (error) {
+    operation->give_up();
+  }
   operation->error = std::move(error);
   operation->done = true;
   if (num_waiting_ > 0) {
@@ -327,7 +330,17 @@ void Progress::idle(int& idle_rounds, Driver who) {
     return advance_heads() || has_submitted_ || stop_ ||
         (who == Driver::own_thread && num_waiting_ > 0);
   };
-  segment_.state(options_.rank).doorbell.wait_for_news(has_news, kSleep);
+  segment_.state(options_.rank).doorbell.wait_for_news(has_news, sleep_limit());
+}
+
+std::chrono::nanoseconds Progress::sleep_limit() {
+  std::chrono::nanoseconds limit = kSleep;
+  for_each_queue([&limit](const Queue& queue) {
+    if (!queue.empty() && queue.front()->is_silent()) {
+      limit = kLook;
+    }
+  });
+  return limit;
 }
 
 void Progress::fail_what_cannot_be() {

@@ -14,6 +14,7 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <condition_variable>
 #include <cstdint>
 #include <deque>
@@ -71,6 +72,7 @@ class Progress {
   bool advance_heads();
   bool advance_head(Queue& queue);
   void idle(int& idle_rounds, Driver who);
+  std::chrono::nanoseconds sleep_limit();
   void fail_what_cannot_be();
   void fail_if_late(Queue& queue);
   bool may_still_complete(
