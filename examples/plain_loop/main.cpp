@@ -5,6 +5,7 @@
 //
 //   zero run -n 2 build/bin/plain_loop
 //   zero run -n 2 build/bin/plain_loop examples/plain_loop/zero.json
+//   mpirun -n 2 --host a,b --bind-to none build/bin/plain_loop   # on two hosts
 //
 // Prints, on rank 0:
 //

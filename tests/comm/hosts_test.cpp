@@ -219,6 +219,40 @@ TEST(SeveralHosts, AgreeThoughWhoCoordinatesIsLost) {
   }
 }
 
+// Both sides live, and only one of them goes on.
+TEST(SeveralHosts, OfThoseOutOfReachTheFewerDoNotGoOn) {
+  CommSettings settings;
+  settings.timeout_seconds = 0.3;
+  for (const std::vector<int>& layout :
+       std::vector<std::vector<int>>{{0, 1}, {0, 0, 1}, {1, 0, 0}}) {
+    const int alone = layout[0] == 0 ? static_cast<int>(layout.size()) - 1 : 0;
+    run_hosts(
+        layout,
+        [&](const HostRank& rank) {
+          Communicator comm(rank.group);
+          at::Tensor tensor = at::zeros({10});
+          comm.all_reduce(tensor).wait();
+          rank.board.mute(alone);
+          EXPECT_THROW(
+              for (int i = 0; i < 1000;
+                   ++i) { comm.all_reduce(tensor).wait(); },
+              PeerLost);
+          if (comm.rank() == alone) {
+            const std::string text = error_of([&] { comm.shrink(); });
+            EXPECT_TRUE(has(text, "out of reach")) << text;
+            return;
+          }
+          auto rest = comm.shrink();
+          EXPECT_EQ(rest.size(), comm.size() - 1);
+          tensor = at::ones({10});
+          rest.all_reduce(tensor).wait();
+          EXPECT_TRUE(tensor.eq(rest.size()).all().item<bool>());
+          rest.barrier();
+        },
+        settings);
+  }
+}
+
 TEST(SeveralHosts, AHostOutOfReachIsLostAfterItsHeartbeat) {
   CommSettings settings;
   settings.timeout_seconds = 0.3;

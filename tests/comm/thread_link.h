@@ -3,7 +3,8 @@
 //
 //   Switchboard board(4);
 //   auto link = board.link(rank);
-//   board.cut(2); // rank 2 is out of reach from now on
+//   board.cut(2); // rank 2 is gone from now on
+//   board.mute(1); // nothing comes from it or to it, and nobody is told
 #pragma once
 
 #include <cstring>
@@ -29,6 +30,10 @@ class Switchboard {
   void cut(int rank) {
     const std::lock_guard lock(mutex_);
     cut_.insert(rank);
+  }
+  void mute(int rank) {
+    const std::lock_guard lock(mutex_);
+    muted_.insert(rank);
   }
 
  private:
@@ -90,6 +95,10 @@ class Switchboard {
       auto& messages = board_.lines_[line_];
       if (done_) {
         return State::done;
+      }
+      if (board_.muted_.contains(std::get<0>(line_)) ||
+          board_.muted_.contains(std::get<1>(line_))) {
+        return State::under_way;
       }
       // In the order in which they were asked for.
       if (messages.empty() || board_.num_received_[line_] != number_) {
@@ -156,6 +165,7 @@ class Switchboard {
   int size_;
   std::mutex mutex_;
   std::set<int> cut_;
+  std::set<int> muted_;
   std::set<int> ended_; // nobody receives there any more
   std::map<Line, std::deque<Message>> lines_;
   std::map<Line, int64_t> num_receiving_;

@@ -33,6 +33,16 @@ def check_collectives(mpi, program, work):
     print(f"{mpi.name}: collectives on 2 and 4 hosts")
 
 
+def check_own_mpi(mpi, program, work):
+    """A program that has called MPI_Init itself, and MPI_Finalize after libzero's end."""
+    with Hosts(2) as hosts:
+        job = mpi.launch(hosts, 1, [program, "own-mpi", str(mpi.library())], work)
+        out = finish(job)
+    assert job.returncode == 0, out
+    assert len(re.findall(r"rank \d+ is done", out)) == 2, out
+    print(f"{mpi.name}: in a program that has initialised MPI")
+
+
 def losses_of(out):
     """By stage and sharing."""
     return {line[:9]: [float(word) for word in line[10:].split()] for line in re.findall(r"stage \d \d:.*", out)}
@@ -56,6 +66,21 @@ def check_training(mpi, program, work):
         for value, reference in zip(values, expected[case], strict=True):
             assert abs(value - reference) <= 2e-5 * abs(reference), f"{case}\n{alone.stdout}\n{out}"
     print(f"{mpi.name}: all stages on 2 hosts learn as on one")
+
+
+def check_examples(mpi, program, work):
+    """Examples print over two hosts what they print on one."""
+    for name in ("plain_loop", "transformer"):
+        example = str(pathlib.Path(program).parent / name)
+        alone = subprocess.run([str(pathlib.Path(program).parent / "zero"), "run", "-n", "2", example],
+                               capture_output=True, text=True, timeout=DEADLINE)
+        expected = re.findall(r"loss [\d.]+ -> [\d.]+|finds \d+ of \d+ markers", alone.stdout)
+        assert alone.returncode == 0 and expected, alone.stdout + alone.stderr
+        with Hosts(2) as hosts:
+            job = mpi.launch(hosts, 1, [example], work)
+            out = finish(job)
+        assert job.returncode == 0 and expected[-1] in out, f"{alone.stdout}\n{out}"
+    print(f"{mpi.name}: examples on 2 hosts")
 
 
 def check_loss(mpi, program, work):
@@ -195,8 +220,10 @@ def main():
             return 0
         for mpi in mpis:
             check_collectives(mpi, program, pathlib.Path(folder))
+            check_own_mpi(mpi, program, pathlib.Path(folder))
             check_training(mpi, program, pathlib.Path(folder))
             if mpi.name == "openmpi":
+                check_examples(mpi, program, pathlib.Path(folder))
                 check_loss(mpi, program, pathlib.Path(folder))
                 check_going_on(mpi, program, pathlib.Path(folder))
     return 0

@@ -87,6 +87,9 @@ class Mpi:
         self.name = name
         self.bin = folder / name / "bin"
 
+    def library(self):
+        return next((self.bin.parent / "lib").glob("libmpi.so.*"))
+
     def exists(self):
         return (self.bin / "mpirun").exists()
 

@@ -6,6 +6,9 @@
 //   on_hosts measure       how long collectives take
 //   on_hosts train-on      trains at stage 3 until a rank is lost
 //   on_hosts go-on N       goes on after losses, until N ranks are left
+//   on_hosts own-mpi FILE  collectives, in a program that has initialised MPI,
+//                          which is in that file, itself
+#include <dlfcn.h>
 #include <torch/torch.h>
 #include <unistd.h>
 #include <zero/zero.h>
@@ -13,6 +16,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -156,6 +160,33 @@ void go_on(zero::World& world, int enough) {
   world.barrier();
 }
 
+// The program's own use of MPI, which libzero leaves alone.
+class OwnMpi {
+ public:
+  explicit OwnMpi(const char* file)
+      : library_(::dlopen(file, RTLD_NOW | RTLD_GLOBAL)) {
+    require(library_ != nullptr, "there is no MPI");
+    constexpr int kThreadMultiple = 3; // of Open MPI and MPICH
+    int level = 0;
+    function<int(int*, char***, int, int*)>("MPI_Init_thread")(
+        nullptr, nullptr, kThreadMultiple, &level);
+    require(level == kThreadMultiple, "MPI_THREAD_MULTIPLE");
+  }
+  ~OwnMpi() {
+    function<int()>("MPI_Finalize")();
+  }
+  OwnMpi(const OwnMpi&) = delete;
+  OwnMpi& operator=(const OwnMpi&) = delete;
+
+ private:
+  template <class Signature>
+  Signature* function(const char* name) const {
+    return reinterpret_cast<Signature*>(::dlsym(library_, name));
+  }
+
+  void* library_;
+};
+
 [[noreturn]] void train_on(const zero::World& world) {
   auto net = make_net();
   zero::Config config = config_of(3, false);
@@ -183,6 +214,10 @@ int main(int argc, char** argv) {
   const std::string mode = argc > 1 ? argv[1] : "";
   const bool waits = mode == "wait" || mode == "train-on";
   try {
+    std::optional<OwnMpi> own_mpi;
+    if (mode == "own-mpi") {
+      own_mpi.emplace(argv[2]);
+    }
     zero::World world = zero::init();
     char host[64] = {};
     ::gethostname(host, sizeof(host) - 1);

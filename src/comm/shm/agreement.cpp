@@ -16,7 +16,7 @@ namespace zero::comm {
 namespace {
 
 // It is about who is lost, which takes longer to find out.
-constexpr std::chrono::milliseconds kLook(1);
+constexpr std::chrono::milliseconds kPause(1);
 
 // A statement in one word: coordinator + 1, attempt, phase.
 constexpr int kAttemptBits = 32;
@@ -103,7 +103,7 @@ void Agreement::wait_until(
   const auto start = base::Clock::now();
   double next_warning = kWarningSeconds;
   while (!condition()) {
-    std::this_thread::sleep_for(kLook);
+    std::this_thread::sleep_for(kPause);
     const double waited = base::seconds_since(start);
     if (waited >= participant_.timeout_seconds) {
       const int rank = missing();
