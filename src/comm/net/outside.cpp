@@ -13,7 +13,10 @@ Outside::Outside(
     const Hosts& hosts,
     const Roster& roster,
     std::shared_ptr<base::SharedMapping> roster_memory)
-    : hosts_(hosts), host_(hosts.host_of(link->rank())), roster_(roster) {
+    : hosts_(hosts),
+      id_(link->rank()),
+      host_(hosts.host_of(id_)),
+      roster_(roster) {
   mirror_ = std::make_shared<Mirror>(
       std::move(link),
       hosts,
@@ -63,32 +66,50 @@ void Outside::leave_with_the_others(const Roster& roster, int id) const {
   mirror_->finish();
 }
 
-// To every rank: who would pass it on may be gone.
+// The rank of another host that is told of `id` for all of them there: the one
+// that receives what `id` stores, or the next that lives. -1: none does.
+int Outside::receiver(const Roster& roster, int id, int host) const {
+  const auto& there = hosts_.ranks_of(host);
+  const int first = hosts_.place_there(id, host);
+  const int count = static_cast<int>(there.size());
+  for (int i = 0; i < count; ++i) {
+    const int rank = there[static_cast<size_t>((first + i) % count)];
+    if (roster.state(rank) != MemberState::lost) {
+      return rank;
+    }
+  }
+  return -1;
+}
+
 void Outside::tell_status(const Roster& roster, int id) const {
-  for (int to = 0; to < roster.size(); ++to) {
-    if (!is_here(to) && roster.state(to) != MemberState::lost) {
-      mirror_->store_word(kRosterNumber, roster.who_word(id), to);
-      mirror_->store_word(kRosterNumber, roster.state_word(id), to);
+  const auto tell = [&](int to) {
+    mirror_->store_word(kRosterNumber, roster.who_word(id), to);
+    mirror_->store_word(kRosterNumber, roster.state_word(id), to);
+  };
+  for (int host = 0; host < hosts_.num_hosts(); ++host) {
+    const int first = receiver(roster, id, host);
+    if (host == host_ || first < 0) {
+      continue;
+    }
+    // That this rank leaves is to be known after what it did.
+    if (id == id_) {
+      tell(first);
+      continue;
+    }
+    // That another is lost, at once, by every rank: who would pass it on may be
+    // lost, too.
+    for (const int rank : hosts_.ranks_of(host)) {
+      tell(rank);
     }
   }
 }
 
 void Outside::tell_heartbeat(const Roster& roster, int id) const {
   for (int host = 0; host < hosts_.num_hosts(); ++host) {
-    const auto& there = hosts_.ranks_of(host);
-    const auto lives = [&](int to) {
-      return roster.state(to) != MemberState::lost;
-    };
-    // One tells the others there; ranks here are spread over them.
-    const auto to = std::ranges::find_if(
-        there.begin() + hosts_.place_there(id, host), there.end(), lives);
-    const auto first = std::ranges::find_if(there, lives);
-    if (host != host_ && first != there.end()) {
+    const int to = receiver(roster, id, host);
+    if (host != host_ && to >= 0) {
       mirror_->store_word(
-          kRosterNumber,
-          roster.heartbeat_word(id),
-          to == there.end() ? *first : *to,
-          Order::overtaking);
+          kRosterNumber, roster.heartbeat_word(id), to, Order::overtaking);
     }
   }
 }

@@ -58,7 +58,10 @@ class Outside {
   void tell_heartbeat(const Roster& roster, int id) const;
 
  private:
+  int receiver(const Roster& roster, int id, int host) const;
+
   Hosts hosts_;
+  int id_; // this rank
   int host_;
   Roster roster_;
   std::shared_ptr<Mirror> mirror_;
