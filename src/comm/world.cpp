@@ -64,7 +64,8 @@ std::shared_ptr<comm::WorldState> join(
           environment.rank,
           settings);
     case comm::Launcher::mpi: {
-      auto meeting = comm::meet_over_mpi(environment.mpi);
+      auto meeting =
+          comm::meet_over_mpi(environment, settings.progress_timeout_seconds);
       return comm::join_world(
           meeting.roster,
           meeting.rank,

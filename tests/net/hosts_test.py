@@ -43,6 +43,16 @@ def check_own_mpi(mpi, program, work):
     print(f"{mpi.name}: in a program that has initialised MPI")
 
 
+def check_wrong_interface(mpi, program, work):
+    """Hosts that do not reach each other say so, and end."""
+    with Hosts(2) as hosts:
+        job = mpi.launch(hosts, 1, [program, "collectives"], work, {"ZERO_PROGRESS_TIMEOUT_SECONDS": "3"}, "lo")
+        out = finish(job)
+    assert job.returncode != 0, out
+    assert re.search(rf"init: on host {hosts.mark}h\d, the ranks have not met", out), out
+    print(f"{mpi.name}: hosts that do not reach each other say so")
+
+
 def losses_of(out):
     """By stage and sharing."""
     return {line[:9]: [float(word) for word in line[10:].split()] for line in re.findall(r"stage \d \d:.*", out)}
@@ -223,6 +233,7 @@ def main():
             check_own_mpi(mpi, program, pathlib.Path(folder))
             check_training(mpi, program, pathlib.Path(folder))
             if mpi.name == "openmpi":
+                check_wrong_interface(mpi, program, pathlib.Path(folder))
                 check_examples(mpi, program, pathlib.Path(folder))
                 check_loss(mpi, program, pathlib.Path(folder))
                 check_going_on(mpi, program, pathlib.Path(folder))

@@ -93,7 +93,7 @@ class Mpi:
     def exists(self):
         return (self.bin / "mpirun").exists()
 
-    def launch(self, hosts, ranks, program, work, variables=None):
+    def launch(self, hosts, ranks, program, work, variables=None, interface="eth0"):
         """Starts `ranks` on each host, from the first one."""
         agent = work / "agent"
         # Called as ssh would be: [options] host command...
@@ -110,11 +110,11 @@ class Mpi:
             environment["PRTE_MCA_plm_ssh_agent"] = str(agent)
             words = [str(self.bin / "mpirun"), "--with-ft", "ulfm", "--bind-to", "none",
                      "-n", str(ranks * hosts.count), "--host", ",".join(f"{h}:{ranks}" for h in hosts.names),
-                     "--mca", "pml", "ob1", "--mca", "btl", "tcp,self", "--mca", "btl_tcp_if_include", "eth0"]
+                     "--mca", "pml", "ob1", "--mca", "btl", "tcp,self", "--mca", "btl_tcp_if_include", interface]
         else:
             words = [str(self.bin / "mpirun"), "-launcher", "ssh", "-launcher-exec", str(agent),
                      "-hosts", ",".join(hosts.address(h) for h in hosts.names), "-ppn", str(ranks),
-                     "-iface", "eth0", "-n", str(ranks * hosts.count)]
+                     "-iface", interface, "-n", str(ranks * hosts.count)]
         return subprocess.Popen(hosts.command(hosts.names[0], [*words, *program]), env=environment,
                                 stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
                                 start_new_session=True)

@@ -13,6 +13,7 @@
 #include "base/error.h"
 #include "base/file_io.h"
 #include "base/log.h"
+#include "comm/net/meeting_watch.h"
 #include "comm/net/mpi_link.h"
 #include "comm/shm/segment.h"
 
@@ -90,8 +91,9 @@ Hosts find_hosts(const std::vector<Introduction>& all) {
 
 } // namespace
 
-Meeting meet_over_mpi(const std::string& name) {
-  auto link = std::make_unique<MpiLink>(name);
+Meeting meet_over_mpi(const Environment& environment, double limit_seconds) {
+  const MeetingWatch watch(environment.rank, environment.size, limit_seconds);
+  auto link = std::make_unique<MpiLink>(environment.mpi);
   const int rank = link->rank();
   const int size = link->size();
   const Hosts hosts = find_hosts(all_gather(*link, introduce()));

@@ -3,9 +3,9 @@
 #pragma once
 
 #include <memory>
-#include <string>
 
 #include "base/shared_mapping.h"
+#include "comm/environment.h"
 #include "comm/net/outside.h"
 #include "comm/roster.h"
 
@@ -19,9 +19,10 @@ struct Meeting {
   std::shared_ptr<base::SharedMapping> segment; // of the group of all
 };
 
-// Collective. `name` is that of the MPI, as for MpiLink.
+// Collective. The environment says which MPI it is. Ends the process, with a
+// message, if ranks have not come within so many seconds.
 // Throws: ConfigError if hosts have different versions of libzero; CommError;
 // IoError.
-Meeting meet_over_mpi(const std::string& name);
+Meeting meet_over_mpi(const Environment& environment, double limit_seconds);
 
 } // namespace zero::comm
