@@ -7,6 +7,10 @@
 #include <ATen/ops/zeros.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
+#include <chrono>
+#include <thread>
+
 #include "comm/run_hosts.h"
 #include "engine/error_of.h"
 #include "launch/job.h"
@@ -15,6 +19,7 @@ namespace zero::comm {
 namespace {
 
 using test::error_of;
+using test::eventually;
 using test::has;
 using test::HostRank;
 using test::run_hosts;
@@ -226,12 +231,15 @@ TEST(SeveralHosts, OfThoseOutOfReachTheFewerDoNotGoOn) {
   for (const std::vector<int>& layout :
        std::vector<std::vector<int>>{{0, 1}, {0, 0, 1}, {1, 0, 0}}) {
     const int alone = layout[0] == 0 ? static_cast<int>(layout.size()) - 1 : 0;
+    std::atomic<size_t> num_ready = 0;
     run_hosts(
         layout,
         [&](const HostRank& rank) {
           Communicator comm(rank.group);
           at::Tensor tensor = at::zeros({10});
           comm.all_reduce(tensor).wait();
+          ++num_ready;
+          ASSERT_TRUE(eventually([&] { return num_ready == layout.size(); }));
           rank.board.mute(alone);
           EXPECT_THROW(
               for (int i = 0; i < 1000;

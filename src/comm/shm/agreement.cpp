@@ -5,11 +5,10 @@
 #include <thread>
 #include <utility>
 
-#include "base/clock.h"
 #include "base/error.h"
 #include "base/log.h"
+#include "comm/shm/await_ranks.h"
 #include "comm/shm/gone_shortly.h"
-#include "comm/shm/patience.h"
 
 namespace zero::comm {
 
@@ -100,37 +99,14 @@ template <class Condition>
 void Agreement::wait_until(
     Condition condition,
     const std::function<int()>& missing) {
-  const auto start = base::Clock::now();
-  double next_warning = kWarningSeconds;
-  while (!condition()) {
-    std::this_thread::sleep_for(kPause);
-    const double waited = base::seconds_since(start);
-    if (waited >= participant_.timeout_seconds) {
-      const int rank = missing();
-      throw CommTimeout(
-          c10::str(
-              base::rank_prefix(participant_.rank, size()),
-              "shrink: rank ",
-              rank,
-              " did not come within ",
-              participant_.timeout_seconds,
-              " s. Fix: have every rank call it, or raise "
-              "ZERO_PROGRESS_TIMEOUT_SECONDS"),
-          {rank, "shrink", -1});
-    }
-    if (waited >= next_warning) {
-      next_warning += kWarningSeconds;
-      base::log_warning(
-          participant_.rank,
-          size(),
-          c10::str(
-              "shrink: waiting for rank ",
-              missing(),
-              " since ",
-              static_cast<int>(waited),
-              " s"));
-    }
-  }
+  await_ranks(
+      {.rank = participant_.rank,
+       .size = size(),
+       .purpose = "shrink",
+       .timeout_seconds = participant_.timeout_seconds,
+       .missing = missing},
+      condition,
+      [] { std::this_thread::sleep_for(kPause); });
 }
 
 Agreement::Outcome Agreement::run() {

@@ -3,8 +3,8 @@
 #include "base/error.h"
 #include "base/futex.h"
 #include "base/log.h"
+#include "comm/shm/await_ranks.h"
 #include "comm/shm/gone_shortly.h"
-#include "comm/shm/patience.h"
 
 namespace zero::comm {
 
@@ -93,43 +93,18 @@ void Assembly::wait_until(
     Condition condition,
     const std::function<int()>& missing) {
   const auto& bell = area().bell;
-  const auto start = base::Clock::now();
-  double next_warning = kWarningSeconds;
-  for (;;) {
-    const uint32_t before = bell;
-    if (condition()) {
-      return;
-    }
-    base::futex_wait(bell, before, kSlice);
-    const double waited = base::seconds_since(start);
-    if (waited >= participant_.timeout_seconds) {
-      const int rank = missing();
-      throw CommTimeout(
-          c10::str(
-              base::rank_prefix(participant_.rank, participant_.size),
-              participant_.purpose,
-              ": rank ",
-              rank,
-              " did not come within ",
-              participant_.timeout_seconds,
-              " s. Fix: have every rank call it, or raise "
-              "ZERO_PROGRESS_TIMEOUT_SECONDS"),
-          {rank, participant_.purpose, -1});
-    }
-    if (waited >= next_warning) {
-      next_warning += kWarningSeconds;
-      base::log_warning(
-          participant_.rank,
-          participant_.size,
-          c10::str(
-              participant_.purpose,
-              ": waiting for rank ",
-              missing(),
-              " since ",
-              static_cast<int>(waited),
-              " s"));
-    }
-  }
+  uint32_t before = 0;
+  await_ranks(
+      {.rank = participant_.rank,
+       .size = participant_.size,
+       .purpose = participant_.purpose,
+       .timeout_seconds = participant_.timeout_seconds,
+       .missing = missing},
+      [&] {
+        before = bell;
+        return condition();
+      },
+      [&] { base::futex_wait(bell, before, kSlice); });
 }
 
 Assembly::Outcome Assembly::run() {

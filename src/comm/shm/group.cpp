@@ -140,6 +140,11 @@ Progress::Options Group::progress_options() {
           base::available_cores(),
       .news_seconds = reach_.is_one_host() ? 0.0 : 1.0,
       .lost_ranks = [this] { return lost_ranks(); },
+      .left_in_order =
+          [this](int rank) {
+            const int id = ids_[static_cast<size_t>(rank)];
+            return membership_->roster().state(id) != MemberState::lost;
+          },
       .epitaph = [this](int rank) { return epitaph(rank); },
       .deserter = [this] { return first_to_give_up(); },
       .on_complete =

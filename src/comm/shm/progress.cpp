@@ -360,13 +360,14 @@ void Progress::fail_what_cannot_be() {
     const int peer = queue.front()->signature().root;
     const bool peer_lost_too =
         std::find(lost.begin(), lost.end(), peer) != lost.end();
-    const bool may_wait =
-        !message && deserter < 0 && may_still_complete(*queue.front(), lost);
+    if (may_still_complete(*queue.front(), lost, deserter)) {
+      return;
+    }
     if (message && peer_lost_too) {
       fail(queue, [this, peer](const Operation& operation) {
         return complaints_.peer_lost(operation, peer);
       });
-    } else if (!lost.empty() && (!message || deserter >= 0) && !may_wait) {
+    } else if (!lost.empty() && (!message || deserter >= 0)) {
       fail(queue, [this, rank = lost.front()](const Operation& operation) {
         return complaints_.peer_lost(operation, rank);
       });
@@ -380,21 +381,29 @@ void Progress::fail_what_cannot_be() {
   });
 }
 
-// Whether what is missing is on its way from ranks that live.
+// Whether what is missing may be on its way, over several hosts: what a rank
+// did comes by other ways than that it is gone. Of a rank that left or gave up
+// in order that may be anything; where one was lost, it is what others have
+// done.
 bool Progress::may_still_complete(
     const Operation& operation,
-    const std::vector<int>& lost) {
-  if (lost.empty()) {
+    const std::vector<int>& lost,
+    int deserter) {
+  if (lost.empty() && deserter < 0) {
     return false;
   }
   lost_since_ = lost_since_.value_or(Clock::now());
+  if (base::seconds_since(*lost_since_) >= options_.news_seconds) {
+    return false;
+  }
+  if (std::ranges::all_of(lost, options_.left_in_order)) {
+    return true;
+  }
   const auto awaited = operation.awaited();
-  const bool awaits_lost =
-      std::any_of(awaited.begin(), awaited.end(), [&lost](int rank) {
-        return std::find(lost.begin(), lost.end(), rank) != lost.end();
+  return !is_message(operation) && deserter < 0 &&
+      std::ranges::none_of(awaited, [&lost](int rank) {
+        return std::ranges::find(lost, rank) != lost.end();
       });
-  return !awaits_lost &&
-      base::seconds_since(*lost_since_) < options_.news_seconds;
 }
 
 void Progress::fail_if_late(Queue& queue) {

@@ -77,7 +77,8 @@ class Progress {
   void fail_if_late(Queue& queue);
   bool may_still_complete(
       const Operation& operation,
-      const std::vector<int>& lost);
+      const std::vector<int>& lost,
+      int deserter);
   void fail(Queue& queue, Failure failure);
   void fail_all(Queue& queue, const Failure& failure);
   void finish(Queue& queue, std::exception_ptr error);

@@ -18,6 +18,8 @@ struct ProgressOptions {
   double news_seconds = 0;
   // The ranks of the group that are gone, those first that are the cause.
   std::function<std::vector<int>()> lost_ranks;
+  // Of one of these: it was not lost, but took leave.
+  std::function<bool(int)> left_in_order;
   std::function<std::string(int)> epitaph; // what to say of one
   // A rank that has given up the communicator by shrink(), or -1: it takes no
   // part any more, so who waits for it has to stop waiting too.
