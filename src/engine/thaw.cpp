@@ -76,7 +76,7 @@ void EngineState::thaw(
     take_values_of_rank_0(*part, [&](int number) {
       const auto& tensor = part->parameter(number).tensor;
       values.resize(tensor.nbytes());
-      old.read(old.number_of(tensor), values.data());
+      old.read(old.number_of(tensor), values.data()).bytes->wait();
       return values.data();
     });
     take_storages(*part);

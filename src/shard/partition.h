@@ -118,7 +118,7 @@ class Partition {
     std::unique_ptr<comm::WindowReading> bytes;
     int64_t received = 0; // of them, from other ranks
   };
-  Reading read(int number, std::byte* to) const;
+  [[nodiscard]] Reading read(int number, std::byte* to) const;
   // The other way, to where it belongs: to this rank's copy, or to every
   // owner's shard. Over several hosts every rank writes what it owns, and the
   // first rank of a host the copy there.

@@ -312,15 +312,15 @@ bool Mirror::apply_overtaking(Source& source) {
     if (known == mappings_.end()) {
       return false;
     }
-    if (!is_valid(entry, known->second)) {
+    const bool is_read = entry.kind == Kind::read;
+    if (!is_valid(entry, known->second) ||
+        (!is_read && entry.kind != Kind::word)) {
       is_wrong = true;
-    } else if (entry.kind == Kind::read) {
+    } else if (is_read) {
       pending.memory = known->second.memory;
       lane(source.rank).answers.push_back(std::move(pending));
-    } else if (entry.kind == Kind::word) {
-      set_word(pending, known->second);
     } else {
-      is_wrong = true;
+      set_word(pending, known->second);
     }
     return true;
   });
