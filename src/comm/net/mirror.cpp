@@ -113,6 +113,7 @@ void Mirror::add(
     if (!source.lost &&
         std::find(ranks.begin(), ranks.end(), source.rank) != ranks.end()) {
       known.ranks.insert(source.rank);
+      known.all_ranks.insert(source.rank);
     }
   }
 }
@@ -124,8 +125,9 @@ void Mirror::remove(uint32_t number) {
     Mapping& known = mappings_.at(number);
     known.is_removed = true;
     known.arrived = [] {};
-    ranks.assign(known.ranks.begin(), known.ranks.end());
-    if (ranks.empty()) {
+    // Also who has removed it waits for this one.
+    ranks.assign(known.all_ranks.begin(), known.all_ranks.end());
+    if (known.ranks.empty()) {
       known.memory.reset();
     }
   }

@@ -201,6 +201,7 @@ class Mirror {
     std::shared_ptr<base::SharedMapping> memory;
     std::function<void()> arrived;
     std::set<int> ranks; // of other hosts, that still need it
+    std::set<int> all_ranks; // of these, also those that do not any more
     bool is_removed = false; // by this rank
   };
 
