@@ -180,6 +180,16 @@ void SharedMapping::reserve(size_t offset, size_t bytes) {
   }
 }
 
+void SharedMapping::discard(size_t offset, size_t bytes) {
+  const std::lock_guard lock(mutex_);
+  // What the system does not take back stays ours: memory is all it costs.
+  (void)::fallocate(
+      fd_.get(),
+      FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
+      static_cast<off_t>(offset),
+      static_cast<off_t>(bytes));
+}
+
 void SharedMapping::close_address() {
   const std::lock_guard lock(mutex_);
   fd_.reset();

@@ -60,7 +60,11 @@ class SharedMapping {
   // Throws: IoError when there is no memory for them.
   void reserve(size_t offset, size_t bytes);
 
-  // After this others can no longer open it; those who have it keep it.
+  // Gives whole pages back; they are zeros when they are touched again.
+  void discard(size_t offset, size_t bytes);
+
+  // After this others can no longer open it, and nothing can be reserved or
+  // discarded; those who have it keep it.
   void close_address();
 
  private:

@@ -55,6 +55,8 @@ std::shared_ptr<WindowState> make_window(
   const auto own = static_cast<size_t>(group->rank());
   const bool lacks_common = !group->reach().is_here(0);
   total_here += lacks_common ? options.common_bytes : 0;
+  const SparsePart& sparse = options.sparse;
+  total_here += sparse.bytes_here - (lacks_common ? 0 : sparse.bytes);
   state->mapping = group->share(
       CommOp::window,
       group->leader_here(),
@@ -81,14 +83,23 @@ std::shared_ptr<WindowState> make_window(
             base::SharedMapping::Reserve::none);
       },
       [&](base::SharedMapping& mapping) {
+        const int64_t skipped =
+            group->rank() == 0 ? base::round_up(sparse.bytes, kPage) : 0;
         mapping.reserve(
-            static_cast<size_t>(state->offsets[own]),
-            static_cast<size_t>(state->bytes[own]));
+            static_cast<size_t>(state->offsets[own] + skipped),
+            static_cast<size_t>(
+                std::max<int64_t>(state->bytes[own] - skipped, 0)));
+        for (const auto& [begin, bytes_of_range] : sparse.own) {
+          mapping.reserve(
+              static_cast<size_t>(begin), static_cast<size_t>(bytes_of_range));
+        }
         if (lacks_common && group->rank() == group->leader_here()) {
           mapping.reserve(0, static_cast<size_t>(options.common_bytes));
         }
       });
-  state->mapping->close_address();
+  if (sparse.bytes == 0) {
+    state->mapping->close_address();
+  }
   if (!group->reach().is_one_host()) {
     state->reach = group->reach().with_number(number);
     state->group = group;
@@ -155,24 +166,31 @@ void WindowReading::wait() {
   }
   wait_for_replies();
   if (lost_ >= 0) {
-    throw_lost(lost_);
+    window_.throw_lost(lost_);
   }
 }
 
-void WindowReading::throw_lost(int rank) const {
-  // It may have failed because of another, who is the one to name.
-  if (const auto group = window_.group.lock()) {
-    const auto lost = group->lost_ranks();
-    rank = lost.empty() ? rank : lost.front();
+void WindowState::throw_if_lost(int awaited) const {
+  const auto alive = group.lock();
+  const auto lost = alive ? alive->lost_ranks() : std::vector<int>();
+  if (std::find(lost.begin(), lost.end(), awaited) != lost.end()) {
+    throw_lost(awaited);
+  }
+}
+
+void WindowState::throw_lost(int lost) const {
+  if (const auto alive = group.lock()) {
+    const auto all = alive->lost_ranks();
+    lost = all.empty() ? lost : all.front();
   }
   throw PeerLost(
       c10::str(
-          base::rank_prefix(window_.rank, window_.size),
+          base::rank_prefix(rank, size),
           "get: rank ",
-          rank,
-          " on another host is lost. Fix: start the job again from its last "
-          "checkpoint"),
-      {rank, "get", 0});
+          lost,
+          is_here(lost) ? "" : " on another host",
+          " is lost. Fix: start the job again from its last checkpoint"),
+      {lost, "get", 0});
 }
 
 } // namespace comm

@@ -52,6 +52,12 @@ struct WindowState {
     return !reach || reach->is_here(other);
   }
 
+  // Over several hosts, for who waits for what another does there.
+  // Throws: PeerLost.
+  void throw_if_lost(int awaited) const;
+  // It may be lost because of another, who is the one to name.
+  [[noreturn]] void throw_lost(int lost) const;
+
   // To where the other hosts have it, as Reach does.
   void store(const void* place, int64_t size_in_bytes) const {
     if (reach) {
@@ -89,7 +95,6 @@ class WindowReading {
 
  private:
   void wait_for_replies();
-  void throw_lost(int rank) const;
 
   const WindowState& window_;
   std::vector<WindowRead> reads_;
@@ -99,9 +104,23 @@ class WindowReading {
   int lost_ = -1;
 };
 
+// The beginning of rank 0's part, if it is a place for what comes and goes.
+// Every host has it, and memory in it for what its own ranks need for good; the
+// rest is reserved and discarded with the mapping, whose descriptor is kept.
+struct SparsePart {
+  struct Range {
+    int64_t begin = 0;
+    int64_t bytes = 0;
+  };
+  int64_t bytes = 0;
+  std::vector<Range> own; // of this rank
+  int64_t bytes_here = 0; // of all ranks of this host
+};
+
 struct WindowOptions {
   // Of rank 0's part, which every host has whole: memory for it, too.
   int64_t common_bytes = 0;
+  SparsePart sparse = {};
   // Called by another thread after a word came from another host.
   std::function<void(const WindowState&)> arrived = {};
 };

@@ -219,7 +219,7 @@ void EngineState::update_parameters(double norm) {
 // To other hosts' copies.
 void EngineState::send_updated() const {
   for (const auto* partition : trainable_) {
-    if (partition->parameter_home() == Home::shard ||
+    if (partition->parameters_can_be_absent() ||
         partition->state_home() != Home::shard) {
       continue;
     }
@@ -299,7 +299,7 @@ void EngineState::publish_parameters() {
 void EngineState::count_sent_by_others() const {
   const auto& reach = group_->reach();
   for (const auto* partition : trainable_) {
-    if (reach.is_one_host() || partition->parameter_home() == Home::shard ||
+    if (reach.is_one_host() || partition->parameters_can_be_absent() ||
         partition->state_home() != Home::shard) {
       continue;
     }

@@ -188,8 +188,9 @@ void EngineState::check_not_lent(const std::vector<Place>& places) const {
 // write meanwhile goes nowhere.
 void EngineState::lend_a_copy(const Place& place) const {
   const auto& storage = place.partition->parameter(place.number).storage;
-  if (place.partition->parameter_home() != Home::once || rank() == 0 ||
-      storage.nbytes() == 0) {
+  const Home home = place.partition->parameter_home();
+  const bool is_one_for_all = home == Home::once || home == Home::sparse;
+  if (!is_one_for_all || rank() == 0 || storage.nbytes() == 0) {
     return;
   }
   auto memory = std::make_shared_for_overwrite<std::byte[]>(storage.nbytes());
@@ -216,6 +217,11 @@ void EngineState::write_back(const Place& place) const {
     return;
   }
   switch (partition.parameter_home()) {
+    case Home::sparse:
+      if (rank() == group_->leader_here()) {
+        partition.read_missing(place.number).bytes->wait();
+      }
+      [[fallthrough]];
     case Home::once:
       shard::point_at(
           storage,

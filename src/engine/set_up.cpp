@@ -91,7 +91,7 @@ EngineState::EngineState(
   make_partitions();
 
   if (!partitions_.empty() &&
-      partitions_.front()->parameter_home() == Home::shard) {
+      partitions_.front()->parameters_can_be_absent()) {
     const auto& zero = config_.zero_optimization;
     int64_t all_bytes = 0;
     int64_t widest = 0;
@@ -105,9 +105,9 @@ EngineState::EngineState(
         zero.stage3_max_live_parameters < all_bytes / widest
         ? zero.stage3_max_live_parameters * widest
         : all_bytes;
-    gatherer_ = std::make_unique<gather::Gatherer>(
+    gatherer_ = gather::make_gatherer(
         all,
-        group_->traffic(),
+        group_,
         gather::GatherOptions{
             .budget_bytes = std::min(
                 live_bytes,
@@ -273,7 +273,7 @@ void EngineState::spread(
 
 // Parameters that are always here lie in the window from now on.
 void EngineState::take_storages(const Partition& partition) const {
-  if (partition.parameter_home() == Home::shard) {
+  if (partition.parameters_can_be_absent()) {
     return; // the gatherer does
   }
   for (int i = 0; i < partition.layout().num_parameters(); ++i) {

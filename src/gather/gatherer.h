@@ -1,6 +1,7 @@
 // Defines Gatherer: makes parameters that are partitioned over the ranks
 // present when an operator needs them, and drops them when the budget asks for
-// it.
+// it. Where they lie meanwhile is the business of its two kinds, RankGatherer
+// and HostGatherer.
 //
 // Reading is never a collective: a unit is copied out of the other ranks'
 // shards, which do not change between two updates, without those ranks taking
@@ -15,13 +16,13 @@
 #include <exception>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
 
 #include "comm/traffic_counters.h"
 #include "gather/order.h"
-#include "gather/slab.h"
 #include "observe/operator_observer.h"
 #include "shard/partition.h"
 
@@ -44,19 +45,16 @@ struct GatherStatistics {
 
 class Gatherer : private observe::OperatorListener {
  public:
-  // Partitions whose parameters are partitioned; they outlive it. Takes the
-  // storages of all their parameters, which are then absent.
-  Gatherer(
-      const std::vector<const shard::Partition*>& partitions,
-      std::shared_ptr<comm::TrafficCounters> traffic,
-      const GatherOptions& options);
-  ~Gatherer() override; // parameters are left absent
+  ~Gatherer() override = default; // parameters are left absent
+  Gatherer(const Gatherer&) = delete;
+  Gatherer& operator=(const Gatherer&) = delete;
 
   // Makes the parameter present until unpinned. Nests.
   void pin(const at::Tensor& parameter);
   void unpin(const at::Tensor& parameter);
 
-  // Drops everything, and fetches nothing until resumed: shards change.
+  // Drops everything, and fetches nothing until resumed: shards change, and no
+  // rank computes any more.
   void pause();
   // The step is over.
   void resume();
@@ -70,79 +68,116 @@ class Gatherer : private observe::OperatorListener {
   // What fetching failed with, if it did: operators cannot throw it.
   void throw_failure() const;
 
-  int64_t gathered_bytes() const;
-  int64_t gathered_peak_bytes() const;
   GatherStatistics statistics() const;
+  virtual int64_t gathered_bytes() const = 0;
+  virtual int64_t gathered_peak_bytes() const = 0;
 
- private:
+ protected:
+  using Lock = std::unique_lock<std::mutex>;
   enum class State {
-    absent, // no memory
-    arriving, // has memory, being filled
-    present, // full
-  };
-  struct Unit {
-    const shard::Partition* partition = nullptr;
-    int number = 0; // in its partition
-    int64_t bytes = 0;
-    State state = State::absent;
-    int num_pins = 0;
-    int idle_place = -1; // in idle_, -1 if it is not there
-    std::byte* block = nullptr;
-  };
-  // A unit to fetch ahead of need, and where to.
-  struct Ahead {
-    int number = -1;
-    std::byte* block = nullptr; // nullptr: there is nothing to do
+    absent,
+    arriving, // being filled
+    present,
   };
   // One that is on its way.
   struct Fetch {
-    int number = -1;
+    int unit = -1;
+    int64_t bytes = 0;
     shard::Partition::Reading reading;
   };
-  using Lock = std::unique_lock<std::mutex>;
+
+  // Partitions whose parameters can be absent; they outlive it. Takes the
+  // storages of all their parameters, which are then absent.
+  Gatherer(
+      const std::vector<const shard::Partition*>& partitions,
+      std::shared_ptr<comm::TrafficCounters> traffic,
+      const GatherOptions& options);
+
+  // The last thing that a constructor does, and the first of a destructor.
+  void begin();
+  void end();
+
+  // All of these with the lock. What acquire() has failed to bring is released
+  // all the same. Throws: std::bad_alloc, CommError.
+  virtual State state(int unit) const = 0;
+  virtual bool is_held(int unit) const = 0; // by an operator, or a guard
+  virtual void acquire(Lock& lock, int unit) = 0;
+  virtual void release(int unit) = 0;
+  // Nothing is dropped for it that is needed sooner than so many uses from now:
+  // it would have to come back at once. Nothing if there is no room.
+  virtual std::optional<Fetch> begin_ahead(
+      Lock& lock,
+      int unit,
+      int64_t uses_from_now) = 0;
+  // Throws: CommError.
+  virtual void end_ahead(Lock& lock, const Fetch& fetch) = 0;
+  virtual void drop_all(Lock& lock) = 0;
+  // Brings what stayed because somebody reads it up to date in its place.
+  virtual void refresh(Lock& lock) = 0;
+  virtual void moved(int unit) = 0; // to another partition
+
+  int num_units() const {
+    return static_cast<int>(members_.size());
+  }
+  const shard::Partition& partition_of(int unit) const {
+    return *members_[static_cast<size_t>(unit)].partition;
+  }
+  int number_of(int unit) const { // in its partition
+    return members_[static_cast<size_t>(unit)].number;
+  }
+  const shard::Parameter& parameter_of(int unit) const {
+    return partition_of(unit).parameter(number_of(unit));
+  }
+  bool is_persistent(int unit) const;
+  const GatherOptions& options() const {
+    return options_;
+  }
+  const OrderOfUse& order() const {
+    return order_;
+  }
+
+  std::string no_memory_message(int unit) const;
+  void count(const shard::Partition::Reading& reading);
+  void show(int unit, std::byte* data) const;
+  void hide(int unit) const;
+  void remember(const std::exception_ptr& failure) {
+    failure_ = failure;
+  }
+
+  mutable std::mutex mutex_;
+  std::condition_variable changed_; // a unit has arrived, or gone
+
+ private:
+  struct Member {
+    const shard::Partition* partition = nullptr;
+    int number = 0;
+    std::string absent_message;
+  };
 
   void before_use(int unit) noexcept override;
   void after_use(int unit) noexcept override;
-
-  Unit& unit(int number) {
-    return units_[static_cast<size_t>(number)];
-  }
   int unit_of(const at::Tensor& parameter) const;
-  void acquire(Lock& lock, int number);
-  void release(int number);
-  void hold(int number);
-  void let_go(int number);
-  void set_idle(int number, bool idle);
-  void fetch(Lock& lock, int number, std::byte* block);
-  Fetch begin_fetch(Lock& lock, int number, std::byte* block);
-  void end_fetch(Lock& lock, const Fetch& fetch);
-  void fetch_persistent(Lock& lock);
-  shard::Partition::Reading read(const Unit& unit) const;
-  void show(const Unit& unit) const;
-  static std::string no_memory_message(const Unit& wanted);
-  void drop(int number);
-  bool drop_one(int64_t only_if_later_than);
-  std::byte* make_room(int64_t bytes, int64_t only_if_later_than);
   void prefetch();
-  void end_prefetch(Lock& lock, const Fetch& fetch);
-  Ahead next_to_prefetch();
+  std::optional<Fetch> begin_next(Lock& lock);
+  void end_next(Lock& lock, const Fetch& fetch);
 
-  std::vector<Unit> units_;
-  std::vector<int> idle_; // present, and used by nobody: what may be dropped
+  std::vector<Member> members_;
   std::shared_ptr<comm::TrafficCounters> traffic_;
   GatherOptions options_;
-  mutable std::mutex mutex_;
-  std::condition_variable changed_; // a unit has arrived, or gone
   std::condition_variable wanted_; // for the thread
-  Slab slab_;
   OrderOfUse order_;
-  int64_t present_bytes_ = 0; // or arriving
-  int64_t peak_bytes_ = 0;
   GatherStatistics statistics_;
   std::exception_ptr failure_;
+  int num_ahead_ = 0; // under way
   bool paused_ = false;
   bool stop_ = false;
   std::thread thread_;
 };
+
+// The kind that the partitions' home asks for. Collective where it is sparse.
+std::unique_ptr<Gatherer> make_gatherer(
+    const std::vector<const shard::Partition*>& partitions,
+    const std::shared_ptr<comm::Group>& group,
+    const GatherOptions& options);
 
 } // namespace zero::gather

@@ -45,10 +45,10 @@ void OrderOfUse::end_step() {
   position_ = 0;
 }
 
-int64_t OrderOfUse::uses_until(int unit) const {
+int64_t OrderOfUse::uses_until(int unit, int64_t position) const {
   const auto& places = places_[static_cast<size_t>(unit)];
-  const auto next = std::lower_bound(places.begin(), places.end(), position_);
-  return next == places.end() ? kNever : *next - position_;
+  const auto next = std::lower_bound(places.begin(), places.end(), position);
+  return next == places.end() ? kNever : *next - position;
 }
 
 int OrderOfUse::expected(int64_t ahead) const {

@@ -26,8 +26,17 @@ class OrderOfUse {
   // The step is over: its order is what the next one is expected to have.
   void end_step();
 
-  // How many uses from now the unit is expected; kNever if it is not.
-  int64_t uses_until(int unit) const;
+  // How far it is in the order that is expected.
+  int64_t position() const {
+    return position_;
+  }
+
+  // How many uses from now, or from a position, the unit is expected; kNever if
+  // it is not.
+  int64_t uses_until(int unit) const {
+    return uses_until(unit, position_);
+  }
+  int64_t uses_until(int unit, int64_t position) const;
 
   // The unit expected `ahead` uses from now, -1 beyond the end of the step.
   int expected(int64_t ahead) const;

@@ -48,10 +48,13 @@ Partition::Partition(
       layout_(make_layout(parameters_, group->size(), options.bucket_numel)) {
   const int stage = options.stage;
   const bool one_host = group->reach().is_one_host();
-  parameter_home_ = stage == 0                              ? Home::full
-      : stage == 3 && (!options.shared_memory || !one_host) ? Home::shard
-      : options.shared_memory                               ? Home::once
-                                                            : Home::full;
+  if (stage == 0) {
+    parameter_home_ = Home::full;
+  } else if (!options.shared_memory) {
+    parameter_home_ = stage == 3 ? Home::shard : Home::full;
+  } else {
+    parameter_home_ = stage == 3 && !one_host ? Home::sparse : Home::once;
+  }
   if (options.trainable) {
     gradient_home_ = stage <= 1 ? Home::full : Home::shard;
     state_home_ = stage == 0 ? Home::full : Home::shard;
@@ -65,7 +68,27 @@ Partition::Partition(
       {.common_bytes =
            numel_at(
                parameter_home_ == Home::once ? Home::full : Home::none, 0) *
-           element_bytes_});
+           element_bytes_,
+       .sparse = sparse_part(*group)});
+}
+
+comm::SparsePart Partition::sparse_part(const comm::Group& group) const {
+  comm::SparsePart part;
+  if (parameter_home_ != Home::sparse) {
+    return part;
+  }
+  part.bytes = layout_.numel() * element_bytes_;
+  for (int bucket = 0; bucket < layout_.num_buckets(); ++bucket) {
+    const Range own = layout_.slice(bucket, rank_).range;
+    part.own.push_back(
+        {own.begin * element_bytes_, own.numel() * element_bytes_});
+  }
+  for (int rank = 0; rank < group.size(); ++rank) {
+    part.bytes_here += group.reach().is_here(rank)
+        ? layout_.shard_numel(rank) * element_bytes_
+        : 0;
+  }
+  return part;
 }
 
 int64_t Partition::numel_at(Home home, int rank) const {
@@ -75,6 +98,7 @@ int64_t Partition::numel_at(Home home, int rank) const {
     case Home::full:
       return layout_.numel();
     case Home::once:
+    case Home::sparse:
       return rank == 0 ? layout_.numel() : 0;
     case Home::shard:
       return layout_.shard_numel(rank);
@@ -109,7 +133,9 @@ std::byte* Partition::at(
 
 std::byte* Partition::parameter_at(int rank, int64_t flat, int64_t in_shard)
     const {
-  const int holder = parameter_home_ == Home::once ? 0 : rank;
+  const bool is_in_one_place =
+      parameter_home_ == Home::once || parameter_home_ == Home::sparse;
+  const int holder = is_in_one_place ? 0 : rank;
   return at(
       parameter_home_,
       holder,
@@ -158,10 +184,10 @@ int Partition::number_of(const at::Tensor& tensor) const {
 Partition::Reading Partition::read(int number, std::byte* to) const {
   const Range range = layout_.parameter(number);
   int64_t received = 0;
+  int64_t from_other_hosts = 0;
   std::vector<comm::WindowRead> reads;
   layout_.for_each_slice(range, [&](const OwnedSlice& slice) {
-    const bool elsewhere =
-        parameter_home_ == Home::shard && slice.rank != rank_;
+    const bool elsewhere = parameters_can_be_absent() && slice.rank != rank_;
     const int from = elsewhere ? slice.rank : rank_;
     const int64_t bytes = slice.range.numel() * element_bytes_;
     reads.push_back(
@@ -170,11 +196,79 @@ Partition::Reading Partition::read(int number, std::byte* to) const {
          .to = to + (slice.range.begin - range.begin) * element_bytes_,
          .bytes = bytes});
     received += elsewhere ? bytes : 0;
-    window_->traffic->count_from_other_hosts(
-        window_->is_here(from) ? 0 : bytes);
+    from_other_hosts += window_->is_here(from) ? 0 : bytes;
   });
   return {
       std::make_unique<comm::WindowReading>(*window_, std::move(reads)),
+      received,
+      from_other_hosts};
+}
+
+int64_t Partition::missing_bytes(int number) const {
+  int64_t bytes = 0;
+  for (const auto& place : missing_places(number)) {
+    bytes += place.count;
+  }
+  return bytes;
+}
+
+std::vector<Partition::Bytes> Partition::missing_places(int number) const {
+  std::vector<Bytes> places;
+  layout_.for_each_slice(
+      layout_.parameter(number), [&](const OwnedSlice& slice) {
+        if (window_->is_here(slice.rank)) {
+          return;
+        }
+        std::byte* begin = parameter_at(slice.rank, slice.range.begin, 0);
+        const int64_t count = slice.range.numel() * element_bytes_;
+        if (!places.empty() &&
+            places.back().begin + places.back().count == begin) {
+          places.back().count += count;
+        } else {
+          places.push_back({begin, count});
+        }
+      });
+  return places;
+}
+
+void Partition::reserve_missing(int number) const {
+  for (const auto& place : missing_places(number)) {
+    window_->mapping->reserve(
+        static_cast<size_t>(place.begin - window_->mapping->data()),
+        static_cast<size_t>(place.count));
+  }
+}
+
+void Partition::discard_missing(int number) const {
+  for (const auto& place : missing_places(number)) {
+    const int64_t offset = place.begin - window_->mapping->data();
+    const int64_t begin = whole_pages(offset);
+    const int64_t end =
+        (offset + place.count) / base::kPage * base::kPage; // inside it
+    if (begin < end) {
+      window_->mapping->discard(
+          static_cast<size_t>(begin), static_cast<size_t>(end - begin));
+    }
+  }
+}
+
+Partition::Reading Partition::read_missing(int number) const {
+  int64_t received = 0;
+  std::vector<comm::WindowRead> reads;
+  layout_.for_each_slice(
+      layout_.parameter(number), [&](const OwnedSlice& slice) {
+        if (window_->is_here(slice.rank)) {
+          return;
+        }
+        std::byte* place = parameter_at(slice.rank, slice.range.begin, 0);
+        const int64_t bytes = slice.range.numel() * element_bytes_;
+        reads.push_back(
+            {.rank = slice.rank, .place = place, .to = place, .bytes = bytes});
+        received += bytes;
+      });
+  return {
+      std::make_unique<comm::WindowReading>(*window_, std::move(reads)),
+      received,
       received};
 }
 
@@ -186,12 +280,12 @@ void Partition::write(int number, const std::byte* from) const {
     return;
   }
   layout_.for_each_slice(range, [&](const OwnedSlice& slice) {
-    if (parameter_home_ == Home::shard && reach && slice.rank != rank_) {
+    if (parameters_can_be_absent() && reach && slice.rank != rank_) {
       return;
     }
     std::memcpy(
         parameter_at(
-            parameter_home_ == Home::shard ? slice.rank : rank_,
+            parameters_can_be_absent() ? slice.rank : rank_,
             slice.range.begin,
             slice.shard_offset),
         from + (slice.range.begin - range.begin) * element_bytes_,
@@ -222,10 +316,10 @@ std::vector<OwnedSlice> Partition::updated_slices(int rank) const {
 }
 
 int64_t Partition::parameter_bytes() const {
-  if (parameter_home_ != Home::once) {
-    return numel_at(parameter_home_, rank_) * element_bytes_;
+  if (parameter_home_ == Home::full) {
+    return layout_.numel() * element_bytes_;
   }
-  if (!window_->reach) {
+  if (parameter_home_ != Home::once || !window_->reach) {
     return layout_.shard_numel(rank_) * element_bytes_;
   }
   const auto& hosts = window_->reach->hosts();

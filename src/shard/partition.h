@@ -14,7 +14,9 @@
 //
 // where "once" is with shared memory: one copy, in which every rank reads all
 // and writes its own slices. Over several hosts each of them has one copy; but
-// stage 3, where parameters are partitioned over all ranks.
+// at stage 3 that copy is sparse: it has a place for everything, and in it what
+// the host's ranks own. The rest is read from the other hosts into its place
+// when a rank of this host needs it, and discarded again (src/gather/).
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -44,6 +46,7 @@ enum class Home {
   full, // all of it, on each rank
   once, // all of it, in the part of rank 0
   shard, // this rank's slices
+  sparse, // as once, but what ranks of other hosts own comes and goes
 };
 
 struct PartitionOptions {
@@ -99,6 +102,9 @@ class Partition {
   Home parameter_home() const {
     return parameter_home_;
   }
+  bool parameters_can_be_absent() const {
+    return parameter_home_ == Home::shard || parameter_home_ == Home::sparse;
+  }
   Home gradient_home() const {
     return gradient_home_;
   }
@@ -117,8 +123,19 @@ class Partition {
   struct Reading {
     std::unique_ptr<comm::WindowReading> bytes;
     int64_t received = 0; // of them, from other ranks
+    int64_t from_other_hosts = 0; // of these
   };
   [[nodiscard]] Reading read(int number, std::byte* to) const;
+
+  // Of a parameter whose home is sparse: what ranks of other hosts own.
+  int64_t missing_bytes(int number) const;
+  // Memory for it, in its place. Throws: IoError.
+  void reserve_missing(int number) const;
+  // Brings it there.
+  [[nodiscard]] Reading read_missing(int number) const;
+  // Gives its memory back, but for pages that it shares with others.
+  void discard_missing(int number) const;
+
   // The other way, to where it belongs: to this rank's copy, or to every
   // owner's shard. Over several hosts every rank writes what it owns, and the
   // first rank of a host the copy there.
@@ -148,7 +165,15 @@ class Partition {
     int64_t states = 0;
     int64_t total = 0;
   };
+  // Bytes of the window.
+  struct Bytes {
+    std::byte* begin = nullptr;
+    int64_t count = 0;
+  };
   int64_t numel_at(Home home, int rank) const;
+  comm::SparsePart sparse_part(const comm::Group& group) const;
+  // Neighbours are one.
+  std::vector<Bytes> missing_places(int number) const;
   Offsets offsets_of(int rank) const;
   std::byte* at(
       Home home,
