@@ -90,8 +90,7 @@ EngineState::EngineState(
   num_states_ = optimizer->num_states();
   make_partitions();
 
-  if (!partitions_.empty() &&
-      partitions_.front()->parameters_can_be_absent()) {
+  if (!partitions_.empty() && partitions_.front()->parameters_can_be_absent()) {
     const auto& zero = config_.zero_optimization;
     int64_t all_bytes = 0;
     int64_t widest = 0;

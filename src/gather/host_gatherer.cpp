@@ -36,9 +36,8 @@ HostGatherer::HostGatherer(
     : Gatherer(partitions, group->traffic(), options),
       local_rank_(group->reach().hosts().local_rank(group->rank())),
       num_ranks_(count_here(group->reach())),
-      memory_(make_memory(
-          *group,
-          Residents::bytes_for(num_units(), num_ranks_))),
+      memory_(
+          make_memory(*group, Residents::bytes_for(num_units(), num_ranks_))),
       residents_(memory_->data(), num_ranks_, local_rank_) {
   for (int number = 0; number < num_units(); ++number) {
     auto& added = units_.emplace_back();
@@ -211,8 +210,8 @@ void HostGatherer::release(int number) {
 int64_t HostGatherer::uses_until(int number) const {
   int64_t first = OrderOfUse::kNever;
   for (int rank = 0; rank < num_ranks_; ++rank) {
-    first = std::min(
-        first, order().uses_until(number, residents_.position(rank)));
+    first =
+        std::min(first, order().uses_until(number, residents_.position(rank)));
   }
   return first;
 }

@@ -113,8 +113,7 @@ Gatherer::Fetch RankGatherer::begin_fetch(
   present_bytes_ += wanted.bytes;
   peak_bytes_ = std::max(peak_bytes_, present_bytes_);
   lock.unlock();
-  auto reading =
-      partition_of(number).read(number_of(number), wanted.block);
+  auto reading = partition_of(number).read(number_of(number), wanted.block);
   lock.lock();
   count(reading);
   return {number, wanted.bytes, std::move(reading)};

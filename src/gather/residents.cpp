@@ -65,8 +65,7 @@ Residents::Residents(std::byte* memory, int num_ranks, int local_rank)
       header_(reinterpret_cast<Header*>(memory)),
       positions_(
           reinterpret_cast<std::atomic<int64_t>*>(memory + sizeof(Header))),
-      words_(reinterpret_cast<std::atomic<uint32_t>*>(
-          positions_ + num_ranks)) {
+      words_(reinterpret_cast<std::atomic<uint32_t>*>(positions_ + num_ranks)) {
   ZERO_CHECK(num_ranks <= static_cast<int>(kMaxRank) + 1);
 }
 

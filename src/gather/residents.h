@@ -1,5 +1,5 @@
-// Defines Residents: which units the ranks of a host have gathered, and who uses
-// them. It lies in memory that all of them share.
+// Defines Residents: which units the ranks of a host have gathered, and who
+// uses them. It lies in memory that all of them share.
 //
 // Every change is one atomic operation, and none waits for another rank but
 // wait(): so a rank that is killed in the middle of anything leaves nothing

@@ -60,8 +60,12 @@ void Reducer::gather_means() {
               part->gradient_at(slice.rank, slice.range.begin, 0),
               static_cast<size_t>(length));
           received += length;
-          group_->traffic()->count_from_other_hosts(
-              group_->reach().is_here(slice.rank) ? 0 : length);
+          // It came once for all ranks of this host, of which one counts it.
+          const auto& reach = group_->reach();
+          const bool is_counted = !reach.is_here(slice.rank) &&
+              reach.hosts().counterpart(slice.rank, reach.host()) ==
+                  part->rank();
+          group_->traffic()->count_from_other_hosts(is_counted ? length : 0);
         });
     group_->traffic()->count(CommOp::all_gather, received);
   }

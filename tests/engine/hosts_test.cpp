@@ -91,5 +91,147 @@ INSTANTIATE_TEST_SUITE_P(
     ::testing::Values("odd", "gpt", "moe", "resnet"),
     [](const auto& info) { return info.param; });
 
+int64_t sum_over_ranks(const World& world, int64_t value) {
+  at::Tensor sum = torch::full({1}, value, torch::kLong);
+  world.communicator().all_reduce(sum, ReduceOp::sum).wait();
+  return sum.item<int64_t>();
+}
+
+int64_t largest_of(const torch::nn::Module& module) {
+  int64_t largest = 0;
+  for (const auto& parameter : module.parameters()) {
+    largest = std::max(largest, static_cast<int64_t>(parameter.nbytes()));
+  }
+  return largest;
+}
+
+TEST(EngineOnHosts, ABudgetIsTheHostsAndChangesNothingButTraffic) {
+  constexpr int kHosts = 2;
+  constexpr int kRanks = 4;
+  Config config = config_of(3, true);
+  const Curve expected = train_plain(make_model("gpt"), config, kRanks, kSteps);
+  for (const int64_t budget : {0, 20'000, 60'000, 1'000'000}) {
+    SCOPED_TRACE(budget);
+    config.libzero.gather_budget.bytes = budget;
+    run_hosts({0, 0, 1, 1}, [&](const HostRank& rank) {
+      const Model model = make_model("gpt");
+      Engine engine(rank.world, model.module, config);
+      expect_losses_of(
+          expected, train(rank.world, model, engine), /*tolerance=*/1e-5);
+      // Each rank says its share. What operators use at once is always there:
+      // here two units at most, on each of the ranks.
+      const int64_t peak =
+          sum_over_ranks(rank.world, engine.memory().gathered_peak);
+      EXPECT_GT(peak, 0);
+      EXPECT_LE(peak, kHosts * budget + kRanks * 2 * largest_of(*model.module));
+      rank.world.barrier(); // others may still read what this one has
+    });
+  }
+}
+
+// As on one machine, with the number of hosts where the number of ranks is.
+TEST(EngineOnHosts, MemoryAndTrafficAreWhatTheRulesSay) {
+  const int64_t p = int64_t{4} * (64 * 48 + 48);
+  for (const auto& layout : {std::vector{0, 1}, std::vector{0, 0, 1, 1}}) {
+    for (int stage = 0; stage <= 3; ++stage) {
+      for (const bool shared : {true, false}) {
+        const int64_t ranks = static_cast<int64_t>(layout.size());
+        const int64_t ranks_here = ranks / 2;
+        run_hosts(layout, [&](const HostRank& rank) {
+          SCOPED_TRACE(c10::str(ranks, " ranks, stage ", stage, " ", shared));
+          auto net = build_with<torch::nn::Linear>(64, 48);
+          Config config = config_of(stage, shared);
+          config.optimizer.type = OptimizerConfig::Type::adam;
+          config.zero_optimization.reduce_bucket_size = 512;
+          config.libzero.gather_budget.share = 1;
+          // What is fetched ahead of the next step would be counted with this
+          // one.
+          config.zero_optimization.stage3_prefetch_bucket_size = 0;
+          Engine engine(rank.world, net.ptr(), config);
+          engine.reset_traffic();
+          engine.backward(net->forward(torch::ones({2, 64})).sum());
+          engine.step();
+          const auto memory = engine.memory();
+          const int64_t parameters = stage == 3 ? p / ranks
+              : stage == 0 || !shared           ? p
+                                                : p / ranks_here;
+          EXPECT_EQ(memory.parameters, parameters);
+          EXPECT_EQ(memory.gradients, stage < 2 ? p : p / ranks);
+          EXPECT_EQ(memory.optimizer, stage == 0 ? 2 * p : 2 * p / ranks);
+          const int64_t between_hosts =
+              sum_over_ranks(rank.world, engine.traffic().inter_node);
+          if (stage < 3 || shared) {
+            EXPECT_EQ(between_hosts, 2 * p); // 2 P (hosts - 1)
+          } else { // every rank gathers for itself
+            EXPECT_EQ(between_hosts, p + ranks * p / 2);
+          }
+          rank.world.barrier(); // others may still read what this one has
+        });
+      }
+    }
+  }
+}
+
+TEST(EngineOnHosts, AGuardSeesWhatUpdatesAndOtherRanksWrite) {
+  run_hosts({0, 0, 1, 1}, [&](const HostRank& rank) {
+    const torch::NoGradGuard no_grad;
+    const Model model = make_model("odd");
+    Config config = config_of(3, true);
+    config.libzero.gather_budget.bytes = 0;
+    Engine engine(rank.world, model.module, config);
+    const auto parameters = model.module->parameters();
+    const auto check = [&](const std::vector<at::Tensor>& expected) {
+      for (size_t i = 0; i < parameters.size(); ++i) {
+        EXPECT_TRUE(torch::equal(parameters[i], expected[i])) << i;
+      }
+      rank.world.barrier();
+    };
+    std::vector<at::Tensor> written;
+    {
+      const auto guard = engine.gather(*model.module, Access::write);
+      for (const auto& parameter : parameters) {
+        written.push_back(torch::full_like(parameter, 0.25));
+        parameter.fill_(rank.world.rank() == 0 ? 0.25 : -1);
+      }
+    }
+    {
+      const auto guard = engine.gather(*model.module);
+      check(written);
+      {
+        const torch::AutoGradMode with_gradients(true);
+        engine.backward(model.loss(batch_seed(0, 0, rank.world.rank())));
+        engine.step();
+      }
+      std::vector<at::Tensor> updated;
+      for (const auto& parameter : parameters) {
+        at::Tensor of_rank_0 = parameter.contiguous().clone();
+        if (of_rank_0.numel() > 0) {
+          rank.world.communicator().broadcast(of_rank_0, 0).wait();
+        }
+        updated.push_back(of_rank_0);
+      }
+      check(updated);
+      bool any_changed = false;
+      for (size_t i = 0; i < parameters.size(); ++i) {
+        any_changed = any_changed || !torch::equal(updated[i], written[i]);
+      }
+      EXPECT_TRUE(any_changed);
+    }
+  });
+}
+
+TEST(EngineOnHosts, WhatIsNotHeldCannotBeRead) {
+  run_hosts({0, 0, 1, 1}, [&](const HostRank& rank) {
+    auto net = build_with<torch::nn::Linear>(64, 48);
+    Engine engine(rank.world, net.ptr(), config_of(3, true));
+    net->forward(torch::ones({2, 64})); // another rank could drop it now
+    const std::string error =
+        error_of([&] { net->weight.const_data_ptr<float>(); });
+    EXPECT_NE(error.find("'weight' is partitioned"), std::string::npos)
+        << error;
+    rank.world.barrier();
+  });
+}
+
 } // namespace
 } // namespace zero::test

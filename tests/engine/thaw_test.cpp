@@ -4,6 +4,7 @@
 #include <set>
 
 #include "comm/ranks.h"
+#include "comm/run_hosts.h"
 #include "engine/models.h"
 #include "engine/oracle.h"
 #include "engine/settings.h"
@@ -106,6 +107,37 @@ TEST(Thaw, LayersOneAfterAnotherAsInTorch) {
       });
     }
   }
+}
+
+// A guard that lives on holds what moves.
+TEST(Thaw, OverHostsWhileAGuardReads) {
+  const Plan plan = plan_for_all([](int number) { return number; });
+  run_hosts({0, 0, 1, 1}, [&](const HostRank& rank) {
+    auto net = build<OddNet>();
+    const auto weight = net->first->weight;
+    follow(plan, 0, *net);
+    Engine engine(rank.world, net.ptr(), adam_config({3, true}));
+    const auto guard = engine.gather({weight});
+    for (int step = 0; step < kThawSteps; ++step) {
+      follow(plan, step, *net);
+      const auto loss = loss_of(net, step, 0, rank.world.rank());
+      if (loss.requires_grad()) {
+        engine.backward(loss);
+      }
+      engine.step();
+    }
+    const auto expected =
+        train_plain_with(plan, adam_config({3, true}), rank.world.size());
+    const auto all = engine.gather(*net);
+    size_t number = 0;
+    for (const auto& item : net->named_parameters()) {
+      EXPECT_TRUE(torch::allclose(
+          item.value(), expected[number], /*rtol=*/1e-5, /*atol=*/1e-6))
+          << item.key();
+      ++number;
+    }
+    rank.world.barrier(); // others may still read what this one has
+  });
 }
 
 TEST(Thaw, NothingIsTrainedAtFirst) {
