@@ -2,6 +2,7 @@
 """Runs ranks on several hosts, which are network namespaces of this machine.
 
   hosts_test.py --program build/bin/on_hosts --mpis .mpi
+  hosts_test.py --program build/bin/on_hosts --mpis .mpi --faults 100
 
 Exits with 77, and says why, where namespaces cannot be made or no MPI is there.
 """
@@ -21,7 +22,7 @@ from namespaces import DEADLINE, Hosts, Mpi, finish
 
 
 def check_collectives(mpi, program, work):
-    for num_hosts, ranks in ((2, 1), (2, 2), (4, 1)):
+    for num_hosts, ranks in ((2, 1), (2, 2), (4, 1), (4, 2)):
         with Hosts(num_hosts) as hosts:
             job = mpi.launch(hosts, ranks, [program, "collectives"], work)
             out = finish(job)
@@ -140,9 +141,10 @@ def check_going_on(mpi, program, work):
 class Training:
     """Four ranks on two hosts that train until one is lost."""
 
-    def __init__(self, mpi, program, work, hosts):
+    def __init__(self, mpi, program, work, hosts, shared):
         self.hosts = hosts
-        self.job = mpi.launch(hosts, 2, [program, "train-on"], work, {"ZERO_TIMEOUT_SECONDS": "3"})
+        self.job = mpi.launch(hosts, 2, [program, "train-on", str(shared), "1000000"], work,
+                              {"ZERO_TIMEOUT_SECONDS": "3"})
         self.out = ""
         self.read_until(r"at step 20\b")
         self.ranks = {int(rank): int(process) for rank, process in
@@ -158,6 +160,12 @@ class Training:
     def steps(self):
         return int(re.findall(r"at step (\d+)", self.out)[-1])
 
+    def check_losses(self, expected):
+        """As without a fault, as far as both have come."""
+        losses = losses_by_step(self.out)
+        for step in losses.keys() & expected.keys():
+            assert abs(losses[step] - expected[step]) <= 1e-3 * expected[step], f"step {step}\n{expected}\n{self.out}"
+
     def check_lost(self, expected, survivors):
         """All survivors say that one of these was lost, and nothing is left."""
         self.out += finish(self.job)
@@ -169,12 +177,31 @@ class Training:
             time.sleep(0.1)
 
 
-def check_fault(mpi, program, work, seed):
+def losses_by_step(out):
+    return {int(step): float(loss) for step, loss in re.findall(r"at step (\d+), loss ([\d.]+)", out)}
+
+
+def losses_without_faults(program):
+    """On one host, by whether memory is shared."""
+    losses = {}
+    for shared in (0, 1):
+        job = subprocess.run([str(pathlib.Path(program).parent / "zero"), "run", "-n", "4", program, "train-on",
+                              str(shared), "400"], capture_output=True, text=True, timeout=DEADLINE)
+        assert job.returncode == 0, job.stderr
+        losses[shared] = losses_by_step(job.stdout)
+    return losses
+
+
+KINDS = ("killed", "stopped", "host gone", "unreachable", "link cut", "link slow")
+
+
+def check_fault(mpi, program, work, seed, expected):
     """One of what happens to clusters, at a moment that the seed chooses."""
     chance = random.Random(seed)
-    kind = ("killed", "stopped", "host gone", "link cut", "link slow")[seed % 5]
+    kind = KINDS[seed % len(KINDS)]
+    shared = chance.randrange(2)
     with Hosts(2) as hosts:
-        training = Training(mpi, program, work, hosts)
+        training = Training(mpi, program, work, hosts, shared)
         time.sleep(chance.uniform(0, 0.5))
         victim = chance.randrange(4)
         if kind == "killed":
@@ -188,6 +215,10 @@ def check_fault(mpi, program, work, seed):
             for process in (training.ranks[2], training.ranks[3]):
                 os.kill(process, signal.SIGKILL)
             training.check_lost({2, 3}, 2)
+        elif kind == "unreachable":
+            # Both hosts lose the other one's ranks, if mpirun does not end them first.
+            hosts.cut(hosts.names[1])
+            training.check_lost({0, 1, 2, 3}, 2)
         else:
             before = training.steps()
             if kind == "link cut":
@@ -195,11 +226,12 @@ def check_fault(mpi, program, work, seed):
                 time.sleep(chance.uniform(0.2, 1.5))
                 hosts.heal(hosts.names[1])
             else:
-                hosts.shape(chance.choice(("5mbit", "20mbit", "100mbit")))
+                hosts.shape(chance.choice(("10mbit", "20mbit", "100mbit")))
             training.read_until(rf"at step {before + 40}\b")
             os.kill(training.ranks[victim], signal.SIGKILL)
             training.check_lost({victim}, 3)
-    print(f"{mpi.name}: fault {seed}, {kind}: as it should be")
+        training.check_losses(expected[shared])
+    print(f"{mpi.name}: fault {seed}, {kind}, {'shared' if shared else 'not shared'}: as it should be", flush=True)
 
 
 def main():
@@ -224,9 +256,10 @@ def main():
         return 77
     program = str(pathlib.Path(options.program).absolute())
     with tempfile.TemporaryDirectory() as folder:
-        for seed in range(options.first_fault, options.first_fault + options.faults):
-            check_fault(mpis[0], program, pathlib.Path(folder), seed)
         if options.faults:
+            expected = losses_without_faults(program)
+            for seed in range(options.first_fault, options.first_fault + options.faults):
+                check_fault(mpis[0], program, pathlib.Path(folder), seed, expected)
             return 0
         for mpi in mpis:
             check_collectives(mpi, program, pathlib.Path(folder))

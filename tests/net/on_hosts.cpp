@@ -4,7 +4,8 @@
 //   on_hosts wait          meets the others, then waits for one that is lost
 //   on_hosts train         a few steps at every stage; prints the losses
 //   on_hosts measure       how long collectives take
-//   on_hosts train-on      trains at stage 3 until a rank is lost
+//   on_hosts train-on S N  trains N steps at stage 3, or until a rank is lost,
+//                          with shared memory if S is 1; prints losses
 //   on_hosts go-on N       goes on after losses, until N ranks are left
 //   on_hosts own-mpi FILE  collectives, in a program that has initialised MPI,
 //                          which is in that file, itself
@@ -187,12 +188,13 @@ class OwnMpi {
   void* library_;
 };
 
-[[noreturn]] void train_on(const zero::World& world) {
+// At stage 3 with small budgets, where most goes over the wire.
+void train_on(const zero::World& world, bool shared, int num_steps) {
   auto net = make_net();
-  zero::Config config = config_of(3, false);
-  config.libzero.gather_budget.share = 0;
+  zero::Config config = config_of(3, shared);
+  config.libzero.gather_budget.share = shared ? 0.3 : 0;
   zero::Engine engine(world, net.ptr(), config);
-  for (int step = 0;; ++step) {
+  for (int step = 0; step < num_steps; ++step) {
     torch::Tensor loss;
     try {
       loss = loss_of(net, world, step);
@@ -202,10 +204,11 @@ class OwnMpi {
     engine.backward(loss);
     engine.step();
     if (world.rank() == 0 && step % 20 == 0) {
-      std::printf("at step %d\n", step);
+      std::printf("at step %d, loss %.6f\n", step, loss.item<double>());
       std::fflush(stdout);
     }
   }
+  world.barrier();
 }
 
 } // namespace
@@ -233,7 +236,8 @@ int main(int argc, char** argv) {
         static_cast<int>(::getpid()));
     std::fflush(stdout);
     if (mode == "train-on") {
-      train_on(world);
+      train_on(world, std::stoi(argv[2]) == 1, std::stoi(argv[3]));
+      return 0;
     }
     if (mode == "go-on") {
       go_on(world, std::stoi(argv[2]));

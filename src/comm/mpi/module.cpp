@@ -222,7 +222,7 @@ void advance_transfers() {
       statuses.data());
   if (code != MPI_SUCCESS && code != MPI_ERR_IN_STATUS) {
     succeeded(code, "MPI_Testsome");
-    return;
+    count = 0;
   }
   for (int i = 0; i < count; ++i) { // none if it is MPI_UNDEFINED
     const auto which = static_cast<size_t>(concluded[static_cast<size_t>(i)]);
@@ -231,6 +231,16 @@ void advance_transfers() {
         transfers[handles[which]],
         code == MPI_SUCCESS ? MPI_SUCCESS : status.MPI_ERROR,
         status);
+  }
+  // When it reports an error, Open MPI also frees requests that have failed
+  // since, without a word about them.
+  for (size_t i = 0; i < requests.size(); ++i) {
+    Transfer& transfer = transfers[handles[i]];
+    if (requests[i] == MPI_REQUEST_NULL &&
+        transfer.request != MPI_REQUEST_NULL) {
+      transfer.request = MPI_REQUEST_NULL;
+      transfer.state = ZeroMpiState::failed;
+    }
   }
 }
 
