@@ -267,6 +267,8 @@ int main(int argc, char** argv) {
         lost.rank(),
         std::chrono::duration<double>(now).count());
     std::fflush(stdout);
+    // mpirun may end the others when one ends that has not finalised MPI.
+    ::sleep(waits ? 1 : 0);
     ::_exit(waits ? 0 : 1);
   } catch (const std::exception& error) {
     std::fprintf(stderr, "on_hosts: %s\n", error.what());
