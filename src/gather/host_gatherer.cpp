@@ -95,7 +95,7 @@ void HostGatherer::acquire(Lock& lock, int number) {
     return;
   }
   if (needs_bringing(lock, number)) {
-    end_fetch(lock, begin_fetch(number));
+    end_fetch(lock, begin_fetch(lock, number));
   }
   show_or_hide(number);
 }
@@ -151,16 +151,21 @@ int HostGatherer::await(int number) const {
   return residents_.wait(number);
 }
 
-// Of what this rank has claimed.
-Gatherer::Fetch HostGatherer::begin_fetch(int number) {
+// Of what this rank has claimed. Without the lock: the memory is fresh, and
+// zeroed by the system.
+Gatherer::Fetch HostGatherer::begin_fetch(Lock& lock, int number) {
   const auto& partition = partition_of(number);
+  shard::Partition::Reading reading;
+  lock.unlock();
   try {
     partition.reserve_missing(number_of(number));
+    reading = partition.read_missing(number_of(number));
   } catch (const IoError&) {
+    lock.lock();
     give_up(number);
     throw std::bad_alloc();
   }
-  auto reading = partition.read_missing(number_of(number));
+  lock.lock();
   count(reading);
   return {number, unit(number).bytes, std::move(reading)};
 }
@@ -249,7 +254,7 @@ void HostGatherer::drop(int number) {
 }
 
 std::optional<Gatherer::Fetch> HostGatherer::begin_ahead(
-    Lock& /*lock*/,
+    Lock& lock,
     int number,
     int64_t uses_from_now) {
   const int64_t bytes = unit(number).bytes;
@@ -268,7 +273,7 @@ std::optional<Gatherer::Fetch> HostGatherer::begin_ahead(
     return std::nullopt;
   }
   try {
-    return begin_fetch(number);
+    return begin_fetch(lock, number);
   } catch (const std::bad_alloc&) { // who needs it gets the same error
     residents_.unpin(number);
     return std::nullopt;
@@ -308,7 +313,7 @@ void HostGatherer::refresh(Lock& lock) {
     try {
       if (claim == Residents::Claim::absent ||
           claim == Residents::Claim::stale) {
-        fetches.push_back(begin_fetch(number));
+        fetches.push_back(begin_fetch(lock, number));
       }
     } catch (const std::bad_alloc&) {
       failure = std::make_exception_ptr(IoError(no_memory_message(number)));
@@ -328,7 +333,7 @@ void HostGatherer::refresh(Lock& lock) {
     if (is_held(number) && unit(number).bytes > 0) {
       // Brought by now, by this rank or by another that is about to.
       if (needs_bringing(lock, number)) {
-        end_fetch(lock, begin_fetch(number));
+        end_fetch(lock, begin_fetch(lock, number));
       }
       show_or_hide(number);
     }

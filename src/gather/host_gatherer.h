@@ -62,7 +62,7 @@ class HostGatherer final : public Gatherer {
   void show_or_hide(int number);
   bool needs_bringing(Lock& lock, int number);
   int await(int number) const;
-  Fetch begin_fetch(int number);
+  Fetch begin_fetch(Lock& lock, int number);
   void end_fetch(Lock& lock, const Fetch& fetch);
   void give_up(int number);
   int64_t uses_until(int number) const;
