@@ -4,12 +4,11 @@
 
 #include <charconv>
 #include <cmath>
+#include <cstdint>
 #include <cstdlib>
 #include <cstring>
 #include <optional>
 #include <string_view>
-
-#include <zero/version.h>
 
 #include "base/error.h"
 
@@ -90,37 +89,75 @@ Environment read_zero_run(const Lookup& lookup) {
   return environment;
 }
 
+// What only the ranks of one run share, and of one of its restarts.
+std::string name_of_run(const Lookup& lookup) {
+  const char* run = lookup("TORCHELASTIC_RUN_ID");
+  const char* restart = lookup("TORCHELASTIC_RESTART_COUNT");
+  return c10::str(
+      restart == nullptr ? "0" : restart, "-", run == nullptr ? "none" : run);
+}
+
+// `environment` has rank and size.
+Environment read_torchrun_hosts(
+    const Lookup& lookup,
+    Environment environment,
+    int local_size) {
+  // Without the agent's store, rank 0 would have to open a port for the others,
+  // which nothing but its number would protect.
+  constexpr const char* kStore = "TORCHELASTIC_USE_AGENT_STORE";
+  const char* store = lookup(kStore);
+  if (store == nullptr || std::strcmp(store, "True") != 0) {
+    throw ConfigError(c10::str(
+        "WORLD_SIZE=",
+        environment.size,
+        " ranks, of which LOCAL_WORLD_SIZE=",
+        local_size,
+        " are on this machine, and ",
+        kStore,
+        store == nullptr ? " is not set" : c10::str("=", store),
+        ": expected True, for a store by which the ranks can meet. Fix: start "
+        "them with torchrun --nnodes and without "
+        "TORCH_DISABLE_SHARE_RDZV_TCP_STORE, or with mpirun"));
+  }
+  environment.launcher = Launcher::torchrun_hosts;
+  environment.mpi = "mpich"; // the one that needs no launcher of its own
+  environment.store_host = required(lookup, "MASTER_ADDR");
+  const int port = number(lookup, "MASTER_PORT");
+  if (port < 1 || port > UINT16_MAX) {
+    refuse("MASTER_PORT", std::to_string(port), "a port from 1 to 65535");
+  }
+  environment.store_port = static_cast<uint16_t>(port);
+  environment.meeting =
+      c10::str("zero/", name_of_run(lookup), "/", environment.size);
+  return environment;
+}
+
 Environment read_torchrun(const Lookup& lookup) {
   Environment environment;
   environment.rank = number(lookup, "RANK");
   environment.size = number(lookup, "WORLD_SIZE");
   check_rank_and_size(environment, "RANK", "WORLD_SIZE");
   const int local_size = number(lookup, "LOCAL_WORLD_SIZE");
+  if (local_size < 1 || local_size > environment.size) {
+    refuse(
+        "LOCAL_WORLD_SIZE",
+        std::to_string(local_size),
+        c10::str("1 to ", environment.size, " ranks"));
+  }
   if (local_size != environment.size) {
-    throw ConfigError(c10::str(
-        "torchrun started ",
-        environment.size,
-        " ranks, of which ",
-        local_size,
-        " on this machine: expected all of them. libzero ",
-        ZERO_VERSION,
-        " works on one machine. Fix: torchrun --nnodes=1"));
+    return read_torchrun_hosts(lookup, environment, local_size);
   }
   if (environment.size == 1) {
     return environment; // nobody to meet
   }
   environment.launcher = Launcher::torchrun;
-  const char* run = lookup("TORCHELASTIC_RUN_ID");
-  const char* restart = lookup("TORCHELASTIC_RESTART_COUNT");
   environment.meeting = c10::str(
       "zero-",
       ::getuid(),
       "-",
       required(lookup, "MASTER_PORT"),
       "-",
-      restart == nullptr ? "0" : restart,
-      "-",
-      run == nullptr ? "none" : run);
+      name_of_run(lookup));
   return environment;
 }
 

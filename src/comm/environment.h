@@ -2,6 +2,7 @@
 // that launchers set.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <optional>
 #include <string>
@@ -18,6 +19,7 @@ enum class Launcher {
   none, // a world of 1
   zero_run, // the launcher holds the roster
   torchrun, // rank 0 makes the roster and hands it out
+  torchrun_hosts, // on several machines: its agent's store knows the others
   mpi, // mpirun or srun: MPI knows the others
 };
 
@@ -27,7 +29,10 @@ struct Environment {
   int size = 1;
   base::SegmentAddress roster; // zero_run
   std::string meeting; // torchrun: what only the ranks of one run share
-  std::string mpi; // "openmpi" or "mpich", the one that started this
+  std::string store_host; // torchrun_hosts
+  uint16_t store_port = 0; // torchrun_hosts
+  // "openmpi" or "mpich": the one that started this, or that is to be started.
+  std::string mpi;
 };
 
 // Looks a variable up; std::getenv for all but tests.

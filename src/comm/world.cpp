@@ -63,6 +63,7 @@ std::shared_ptr<comm::WorldState> join(
               settings.progress_timeout_seconds),
           environment.rank,
           settings);
+    case comm::Launcher::torchrun_hosts:
     case comm::Launcher::mpi: {
       auto meeting =
           comm::meet_over_mpi(environment, settings.progress_timeout_seconds);

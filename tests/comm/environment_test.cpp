@@ -90,9 +90,50 @@ TEST(Environment, TorchrunOnOneMachine) {
       read(with(kTorchrun, {{"MASTER_PORT", "29501"}})).meeting);
 }
 
-TEST(Environment, TorchrunOfSeveralMachinesIsRefused) {
+// As torchrun --nnodes=2 --nproc-per-node=2 sets them.
+const Variables kTorchrunHosts{
+    {"RANK", "3"},
+    {"WORLD_SIZE", "4"},
+    {"LOCAL_WORLD_SIZE", "2"},
+    {"MASTER_ADDR", "10.0.0.1"},
+    {"MASTER_PORT", "29500"},
+    {"TORCHELASTIC_RUN_ID", "none"},
+    {"TORCHELASTIC_RESTART_COUNT", "0"},
+    {"TORCHELASTIC_USE_AGENT_STORE", "True"}};
+
+TEST(Environment, TorchrunOfSeveralMachinesMeetsAtItsStore) {
+  const auto environment = read(kTorchrunHosts);
+  EXPECT_EQ(environment.launcher, Launcher::torchrun_hosts);
+  EXPECT_EQ(environment.rank, 3);
+  EXPECT_EQ(environment.size, 4);
+  EXPECT_EQ(environment.mpi, "mpich");
+  EXPECT_EQ(environment.store_host, "10.0.0.1");
+  EXPECT_EQ(environment.store_port, 29500);
+  EXPECT_NE(
+      environment.meeting,
+      read(with(kTorchrunHosts, {{"TORCHELASTIC_RESTART_COUNT", "1"}}))
+          .meeting);
+  // mpirun or srun may have started torchrun itself.
+  EXPECT_EQ(
+      read(with(kTorchrunHosts, {{"PMI_SIZE", "2"}, {"PMI_RANK", "1"}})).size,
+      4);
+}
+
+TEST(Environment, TorchrunOfSeveralMachinesWithoutAStoreIsRefused) {
   expect_refused(
-      with(kTorchrun, {{"WORLD_SIZE", "4"}}), "4 ranks, of which 2 on this");
+      with(kTorchrunHosts, {{"TORCHELASTIC_USE_AGENT_STORE", "False"}}),
+      "TORCHELASTIC_USE_AGENT_STORE=False: expected True");
+  auto bare = kTorchrunHosts;
+  bare.erase("TORCHELASTIC_USE_AGENT_STORE");
+  expect_refused(bare, "TORCHELASTIC_USE_AGENT_STORE is not set");
+  auto nowhere = kTorchrunHosts;
+  nowhere.erase("MASTER_ADDR");
+  expect_refused(nowhere, "MASTER_ADDR is not set");
+  expect_refused(
+      with(kTorchrunHosts, {{"MASTER_PORT", "70000"}}), "MASTER_PORT=70000");
+  expect_refused(
+      with(kTorchrunHosts, {{"LOCAL_WORLD_SIZE", "5"}}),
+      "LOCAL_WORLD_SIZE=5: expected 1 to 4 ranks");
 }
 
 TEST(Environment, AWrongVariableIsNamed) {

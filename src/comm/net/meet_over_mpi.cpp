@@ -13,8 +13,11 @@
 #include "base/error.h"
 #include "base/file_io.h"
 #include "base/log.h"
+#include "comm/module_path.h"
 #include "comm/net/meeting_watch.h"
 #include "comm/net/mpi_link.h"
+#include "comm/net/pmi_server.h"
+#include "comm/net/torchrun_store.h"
 #include "comm/shm/segment.h"
 
 namespace zero::comm {
@@ -89,13 +92,47 @@ Hosts find_hosts(const std::vector<Introduction>& all) {
   return Hosts(std::move(host_of));
 }
 
+// Answers MPI where torchrun has started the ranks; they have met at its store
+// then. Returns where MPI is to ask.
+int stand_in_for_mpirun(const Environment& environment, double limit_seconds) {
+  const auto found = known_mpis();
+  if (std::find(found.begin(), found.end(), environment.mpi) == found.end()) {
+    throw ConfigError(c10::str(
+        "torchrun has started ranks on several machines: expected libzero's "
+        "module for MPICH, which carries what they send, at ",
+        module_path(environment.mpi),
+        ", where there is none. Fix: build libzero where MPICH's mpicxx is "
+        "found, or start the ranks with mpirun"));
+  }
+  auto gather = gather_at_torchrun(environment, limit_seconds);
+  // Here an error can be thrown; within MPI it would end the process.
+  gather("");
+  return serve_pmi(environment.rank, environment.size, std::move(gather));
+}
+
 } // namespace
 
 Meeting meet_over_mpi(const Environment& environment, double limit_seconds) {
+  std::optional<PmiVariables> variables;
+  if (environment.launcher == Launcher::torchrun_hosts) {
+    variables.emplace(
+        environment.rank,
+        environment.size,
+        stand_in_for_mpirun(environment, limit_seconds));
+  }
   const MeetingWatch watch(environment.rank, environment.size, limit_seconds);
   auto link = std::make_unique<MpiLink>(environment.mpi);
+  variables.reset();
   const int rank = link->rank();
   const int size = link->size();
+  if (size != environment.size) {
+    throw ConfigError(c10::str(
+        environment.size,
+        " ranks were started, but MPI, which the program has initialised "
+        "itself, knows of ",
+        size,
+        ". Fix: start them with mpirun, or let zero::init() initialise MPI"));
+  }
   const Hosts hosts = find_hosts(all_gather(*link, introduce()));
   const int leader = hosts.ranks_of(hosts.host_of(rank)).front();
 

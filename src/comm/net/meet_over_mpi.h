@@ -1,5 +1,5 @@
-// Defines how ranks that mpirun or srun started find each other, on one host or
-// on several.
+// Defines how ranks find each other that mpirun or srun started, on one host or
+// on several, or torchrun on several.
 #pragma once
 
 #include <memory>
@@ -21,8 +21,9 @@ struct Meeting {
 
 // Collective. The environment says which MPI it is. Ends the process, with a
 // message, if ranks have not come within so many seconds.
-// Throws: ConfigError if hosts have different versions of libzero; CommError;
-// IoError.
+// Throws: ConfigError if hosts have different versions of libzero, or there is
+// no module for the MPI; CommError, and CommTimeout naming ranks that have not
+// come to torchrun's store; IoError.
 Meeting meet_over_mpi(const Environment& environment, double limit_seconds);
 
 } // namespace zero::comm
