@@ -162,20 +162,26 @@ Environment read_torchrun(const Lookup& lookup) {
 }
 
 // Open MPI and MPICH, each by the variables that its own launcher sets, and
-// Slurm for it.
+// srun for it: --mpi=pmi2 sets those of MPICH, --mpi=pmix none that have the
+// size.
 struct MpiVariables {
   const char* name;
+  const char* sign;
   const char* rank;
   const char* size;
 };
 constexpr MpiVariables kMpis[] = {
-    {"openmpi", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"},
-    {"mpich", "PMI_RANK", "PMI_SIZE"},
+    {"openmpi",
+     "OMPI_COMM_WORLD_SIZE",
+     "OMPI_COMM_WORLD_RANK",
+     "OMPI_COMM_WORLD_SIZE"},
+    {"mpich", "PMI_SIZE", "PMI_RANK", "PMI_SIZE"},
+    {"openmpi", "PMIX_NAMESPACE", "SLURM_PROCID", "SLURM_STEP_NUM_TASKS"},
 };
 
 std::optional<Environment> read_mpi(const Lookup& lookup) {
-  for (const auto& [name, rank, size] : kMpis) {
-    if (lookup(size) == nullptr) {
+  for (const auto& [name, sign, rank, size] : kMpis) {
+    if (lookup(sign) == nullptr || lookup(size) == nullptr) {
       continue;
     }
     Environment environment;
@@ -201,8 +207,8 @@ void refuse_unserved_launchers(const Lookup& lookup) {
         value,
         " ranks (",
         kVariable,
-        ") without an MPI. Fix: srun --mpi=pmix or --mpi=pmi2, or on one "
-        "machine zero run -n ",
+        ") without an MPI. Fix: srun --mpi=pmix for Open MPI, --mpi=pmi2 for "
+        "MPICH, or on one machine zero run -n ",
         value,
         " PROGRAM"));
   }

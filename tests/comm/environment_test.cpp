@@ -173,6 +173,18 @@ TEST(Environment, RanksOfMpiAreNotLeftAlone) {
   expect_refused({{"SLURM_STEP_NUM_TASKS", "4"}}, "zero run -n 4");
 }
 
+TEST(Environment, SrunHandsOnWhatItsMpiNeeds) {
+  const Variables step{{"SLURM_STEP_NUM_TASKS", "4"}, {"SLURM_PROCID", "3"}};
+  const auto open = read(with(step, {{"PMIX_NAMESPACE", "slurm.pmix.1.0"}}));
+  EXPECT_EQ(open.launcher, Launcher::mpi);
+  EXPECT_EQ(open.mpi, "openmpi");
+  EXPECT_EQ(open.rank, 3);
+  EXPECT_EQ(open.size, 4);
+  const auto mpich = read(with(step, {{"PMI_SIZE", "4"}, {"PMI_RANK", "3"}}));
+  EXPECT_EQ(mpich.mpi, "mpich");
+  EXPECT_EQ(mpich.rank, 3);
+}
+
 TEST(Settings, AGivenValueWinsOverItsVariable) {
   const Variables variables{
       {"ZERO_TIMEOUT_SECONDS", "3.5"},
