@@ -11,14 +11,13 @@ import os
 import pathlib
 import random
 import re
-import shutil
 import signal
 import subprocess
 import sys
 import tempfile
 import time
 
-from namespaces import DEADLINE, Hosts, Mpi, finish
+from namespaces import DEADLINE, Hosts, Mpi, finish, why_no_hosts
 
 
 def check_collectives(mpi, program, work):
@@ -247,14 +246,8 @@ def main():
     if not mpis:
         print("left out: there is no MPI; scripts/setup.sh --for-tests installs two")
         return 77
-    if os.geteuid() != 0 or not shutil.which("ip"):
-        print("left out: network namespaces need root and iproute2")
-        return 77
-    try:
-        with Hosts(2):
-            pass
-    except subprocess.CalledProcessError as error:
-        print("left out: network namespaces cannot be made here:", error.stderr.decode().strip())
+    if reason := why_no_hosts():
+        print("left out:", reason)
         return 77
     program = str(pathlib.Path(options.program).absolute())
     with tempfile.TemporaryDirectory() as folder:

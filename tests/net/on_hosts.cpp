@@ -1,4 +1,4 @@
-// What tests/net/hosts_test.py starts on several hosts:
+// What the tests in this folder start on several hosts:
 //
 //   on_hosts collectives   checks them, and who is where
 //   on_hosts wait          meets the others, then waits for one that is lost
@@ -7,12 +7,14 @@
 //   on_hosts train-on S N  trains N steps at stage 3, or until a rank is lost,
 //                          with shared memory if S is 1; prints losses
 //   on_hosts go-on N       goes on after losses, until N ranks are left
+//   on_hosts store PORT    no rank: keeps the store that torchrun's agent keeps
 //   on_hosts own-mpi FILE  collectives, in a program that has initialised MPI,
 //                          which is in that file, itself
 #include <dlfcn.h>
 #include <torch/torch.h>
 #include <unistd.h>
 #include <zero/zero.h>
+#include <torch/csrc/distributed/c10d/TCPStore.hpp>
 
 #include <algorithm>
 #include <chrono>
@@ -188,6 +190,19 @@ class OwnMpi {
   void* library_;
 };
 
+[[noreturn]] void keep_store(int port) {
+  c10d::TCPStoreOptions options;
+  options.port = static_cast<uint16_t>(port);
+  options.isServer = true;
+  options.waitWorkers = false;
+  const c10d::TCPStore store("0.0.0.0", options);
+  std::printf("the store is there\n");
+  std::fflush(stdout);
+  for (;;) {
+    ::pause();
+  }
+}
+
 // At stage 3 with small budgets, where most goes over the wire.
 void train_on(const zero::World& world, bool shared, int num_steps) {
   auto net = make_net();
@@ -217,6 +232,9 @@ int main(int argc, char** argv) {
   const std::string mode = argc > 1 ? argv[1] : "";
   const bool waits = mode == "wait" || mode == "train-on";
   try {
+    if (mode == "store") {
+      keep_store(std::stoi(argv[2]));
+    }
     std::optional<OwnMpi> own_mpi;
     if (mode == "own-mpi") {
       own_mpi.emplace(argv[2]);
