@@ -61,7 +61,7 @@ class World {
 };
 
 // Joins the world this process was started in: by `zero run`, by
-// `torchrun --no-python` on one machine, by mpirun on one or several, or by
+// `torchrun --no-python`, mpirun or srun on one machine or several, or by
 // nothing, as a world of 1.
 // Blocks until all its ranks have come. While a handle lives, further calls
 // return the same world. When the last one is gone this rank has left for good.

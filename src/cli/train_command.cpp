@@ -36,8 +36,8 @@ TensorBoard, and the model: model/ as it is at the end, best/ as it was when the
 evaluation was best. Without --out it is runs/NAME-1, or the next free number.
 
 Without -n the process joins the world it was started in (zero run, torchrun
---no-python, mpirun), or is the only rank. Ctrl-C ends the run after the step, with all
-that is written; a second one kills it.)";
+--no-python, mpirun, srun), or is the only rank. Ctrl-C ends the run after the step,
+with all that is written; a second one kills it.)";
 
 constexpr double kGraceSeconds = 120; // for the step, and for writing
 // After rank 0 has said what is wrong.

@@ -27,7 +27,7 @@ std::string complaint(double seconds) {
       seconds,
       " s. Fix: see that all of them run, and that the hosts reach each other "
       "by the interface that MPI uses (mpirun --mca btl_tcp_if_include, or "
-      "-iface; docs/clusters.md)");
+      "UCX_NET_DEVICES; docs/clusters.md)");
 }
 
 } // namespace
