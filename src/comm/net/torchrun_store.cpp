@@ -107,16 +107,15 @@ class StoreMeeting {
           rank_,
           size_,
           c10::str(
-              "init: waiting for ",
+              "waiting for ",
               who,
-              " since ",
+              " at torchrun's store since ",
               static_cast<int>(waited),
               " s"));
       return;
     }
     throw CommTimeout(
         c10::str(
-            "init: ",
             who,
             " did not come to torchrun's store within ",
             limit_seconds_,
