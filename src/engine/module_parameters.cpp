@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "base/hash.h"
+#include "base/host_name.h"
 #include "base/log.h"
 #include "comm/shm/collectives.h"
 #include "observe/gradient_observer.h"
@@ -176,11 +177,13 @@ void check_same_on_all_ranks(
   const auto hashes = group.exchange(
       CommOp::all_gather,
       {base::hash_of(text), static_cast<int64_t>(text.size())});
-  bool same = true;
-  for (size_t i = 2; i < hashes.size(); i += 2) {
-    same = same && hashes[i] == hashes[0] && hashes[i + 1] == hashes[1];
+  size_t different = 0; // the first one that is
+  for (size_t i = hashes.size() - 2; i > 0; i -= 2) {
+    if (hashes[i] != hashes[0] || hashes[i + 1] != hashes[1]) {
+      different = i / 2;
+    }
   }
-  if (same) {
+  if (different == 0) {
     return;
   }
   // Every rank gets rank 0's description; the others say where they differ.
@@ -205,8 +208,18 @@ void check_same_on_all_ranks(
       base::rank_prefix(group.rank(), group.size()),
       "the ranks have different modules or configurations",
       here == there
-          ? std::string(": see the messages of the others")
-          : c10::str(": expected '", there, "' as on rank 0, got '", here, "'"),
+          ? c10::str(
+                ": rank ",
+                different,
+                " has another one than rank 0, and says where and what")
+          : c10::str(
+                ", here on host ",
+                base::host_name(),
+                ": expected '",
+                there,
+                "' as on rank 0, got '",
+                here,
+                "'"),
       ". Fix: build the same module with the same configuration on every rank"));
 }
 

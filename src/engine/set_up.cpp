@@ -232,6 +232,7 @@ void EngineState::take_values_of_rank_0(
     for (int i = 0; i < layout.num_parameters(); ++i) {
       spread(partition, i, values_of(i));
     }
+    barrier(); // everybody has written what it owns
     return;
   }
   if (rank() == 0) {

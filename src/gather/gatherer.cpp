@@ -137,6 +137,7 @@ void Gatherer::before_use(int unit) noexcept {
     statistics_.hits += state(unit) == State::present ? 1 : 0;
     statistics_.waits += state(unit) == State::arriving ? 1 : 0;
     order_.use(unit);
+    is_used_ = true;
   }
   try {
     acquire(lock, unit);
@@ -177,7 +178,7 @@ void Gatherer::hide(int unit) const {
 
 // The next absent unit in the order of use, if there is room for it.
 std::optional<Gatherer::Fetch> Gatherer::begin_next(Lock& lock) {
-  if (paused_ || stop_) {
+  if (paused_ || stop_ || !is_used_) {
     return std::nullopt;
   }
   int64_t numel = 0;
@@ -244,7 +245,8 @@ void Gatherer::pause() {
 
 void Gatherer::resume() {
   Lock lock(mutex_);
-  order_.end_step();
+  // A rank that has joined uses nothing any more, nor does it fetch ahead.
+  is_used_ = order_.end_step();
   refresh(lock);
   paused_ = false;
   wanted_.notify_one();

@@ -169,6 +169,7 @@ class Gatherer : private observe::OperatorListener {
   GatherStatistics statistics_;
   std::exception_ptr failure_;
   int num_ahead_ = 0; // under way
+  bool is_used_ = false; // in the last step, or in this one
   bool paused_ = false;
   bool stop_ = false;
   std::thread thread_;

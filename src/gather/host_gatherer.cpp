@@ -164,6 +164,10 @@ Gatherer::Fetch HostGatherer::begin_fetch(Lock& lock, int number) {
     lock.lock();
     give_up(number);
     throw std::bad_alloc();
+  } catch (...) {
+    lock.lock();
+    give_up(number);
+    throw;
   }
   lock.lock();
   count(reading);
@@ -267,9 +271,13 @@ std::optional<Gatherer::Fetch> HostGatherer::begin_ahead(
     }
   }
   residents_.pin(number);
-  if (residents_.claim(number, round_) != Residents::Claim::absent) {
-    residents_.unpin(number); // another rank brings it
-    residents_.subtract_bytes(bytes);
+  const auto claim = residents_.claim(number, round_);
+  if (claim != Residents::Claim::absent) {
+    residents_.subtract_bytes(bytes); // somebody has counted it
+  }
+  if (claim == Residents::Claim::present ||
+      claim == Residents::Claim::arriving) {
+    residents_.unpin(number); // another rank was quicker
     return std::nullopt;
   }
   try {

@@ -30,8 +30,9 @@ void OrderOfUse::follow(int unit) {
   }
 }
 
-void OrderOfUse::end_step() {
-  if (!recorded_.empty()) {
+bool OrderOfUse::end_step() {
+  const bool is_used = !recorded_.empty();
+  if (is_used) {
     order_.swap(recorded_);
     for (auto& places : places_) {
       places.clear();
@@ -43,6 +44,7 @@ void OrderOfUse::end_step() {
   }
   recorded_.clear();
   position_ = 0;
+  return is_used;
 }
 
 int64_t OrderOfUse::uses_until(int unit, int64_t position) const {

@@ -23,8 +23,9 @@ class OrderOfUse {
   // A unit is used now.
   void use(int unit);
 
-  // The step is over: its order is what the next one is expected to have.
-  void end_step();
+  // The step is over: its order is what the next one is expected to have. False
+  // if it had no uses.
+  bool end_step();
 
   // How far it is in the order that is expected.
   int64_t position() const {

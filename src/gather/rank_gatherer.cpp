@@ -112,8 +112,15 @@ Gatherer::Fetch RankGatherer::begin_fetch(
   wanted.state = State::arriving;
   present_bytes_ += wanted.bytes;
   peak_bytes_ = std::max(peak_bytes_, present_bytes_);
+  shard::Partition::Reading reading;
   lock.unlock();
-  auto reading = partition_of(number).read(number_of(number), wanted.block);
+  try {
+    reading = partition_of(number).read(number_of(number), block);
+  } catch (...) {
+    lock.lock();
+    give_up(number);
+    throw;
+  }
   lock.lock();
   count(reading);
   return {number, wanted.bytes, std::move(reading)};
@@ -133,10 +140,7 @@ void RankGatherer::end_fetch(Lock& lock, const Fetch& fetch) {
   changed_.notify_all();
   if (failure) {
     remember(failure);
-    slab_.free(wanted.block);
-    wanted.block = nullptr;
-    wanted.state = State::absent;
-    present_bytes_ -= wanted.bytes;
+    give_up(fetch.unit);
     std::rethrow_exception(failure);
   }
   show(fetch.unit, wanted.block);
@@ -145,12 +149,17 @@ void RankGatherer::end_fetch(Lock& lock, const Fetch& fetch) {
 
 void RankGatherer::drop(int number) {
   set_idle(number, false);
-  auto& dropped = unit(number);
   hide(number);
+  give_up(number);
+}
+
+void RankGatherer::give_up(int number) {
+  auto& dropped = unit(number);
   slab_.free(dropped.block);
   dropped.block = nullptr;
   dropped.state = State::absent;
   present_bytes_ -= dropped.bytes;
+  changed_.notify_all();
 }
 
 // Drops the unit that is needed last, of those that nobody uses now and that

@@ -55,6 +55,7 @@ class RankGatherer final : public Gatherer {
   void end_fetch(Lock& lock, const Fetch& fetch);
   void fetch_persistent(Lock& lock);
   void drop(int number);
+  void give_up(int number);
   bool drop_one(int64_t only_if_later_than);
   std::byte* make_room(int64_t bytes, int64_t only_if_later_than);
 

@@ -344,7 +344,10 @@ void Exchange::add_other_hosts(int bucket, std::vector<Contribution>& all)
       const uint64_t word = words(joiner).bucket(bucket).joined;
       const int first = static_cast<int>(
           word >> kWhatBits & ((uint64_t{1} << kRankBits) - 1));
-      all[static_cast<size_t>(first)] = contribution(first, word & kWhatMask);
+      const uint64_t what = word & kWhatMask;
+      if (what != kNothing) { // if it is, no rank of that host is named
+        all[static_cast<size_t>(first)] = contribution(first, what);
+      }
     }
   }
 }

@@ -214,6 +214,28 @@ TEST_F(MirrorTest, WhatIsNotMirroredIsRead) {
   }
 }
 
+// Also if the first one has to wait for memory that is not there yet.
+TEST_F(MirrorTest, ReadsAreAnsweredInTheirOrder) {
+  add_all();
+  constexpr uint32_t kLater = kNumber + 1;
+  const auto later_there = base::SharedMapping::create("test", 4096);
+  const auto later_here = base::SharedMapping::create("test", 4096);
+  mirrors_[0]->add(kLater, later_here, kAll, [] {});
+  std::memset(later_there->data(), 1, 1000);
+  std::memset(part(1, 1), 2, 1000);
+  std::vector<std::byte> first(1000);
+  std::vector<std::byte> second(1000);
+  std::atomic<int> num_read = 0;
+  const auto count = [&](bool is_there) { num_read += is_there ? 1 : 0; };
+  mirrors_[0]->read(kLater, 0, first.data(), 1000, 1, count);
+  mirrors_[0]->read(kNumber, 1 * kPart, second.data(), 1000, 1, count);
+  std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  mirrors_[1]->add(kLater, later_there, kAll, [] {});
+  ASSERT_TRUE(eventually([&] { return num_read == 2; }));
+  EXPECT_EQ(std::count(first.begin(), first.end(), std::byte{1}), 1000);
+  EXPECT_EQ(std::count(second.begin(), second.end(), std::byte{2}), 1000);
+}
+
 TEST_F(MirrorTest, MemoryLastsUntilNobodyNeedsIt) {
   add_all();
   const std::weak_ptr<base::SharedMapping> watched = memory_[0];

@@ -73,6 +73,8 @@ int start() {
       return -1;
     }
     initialised_here = true;
+    // What fails is an error of libzero's, which says where.
+    MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
   }
   // A thread of libzero calls MPI, while the program may call it, too.
   const int needed =

@@ -1,6 +1,5 @@
 #include "comm/net/meet_over_mpi.h"
 
-#include <unistd.h>
 #include <zero/version.h>
 
 #include <algorithm>
@@ -12,6 +11,7 @@
 
 #include "base/error.h"
 #include "base/file_io.h"
+#include "base/host_name.h"
 #include "base/log.h"
 #include "comm/module_path.h"
 #include "comm/net/meeting_watch.h"
@@ -47,7 +47,7 @@ void put(std::array<char, size>& to, const std::string& text) {
 Introduction introduce() {
   Introduction own;
   put(own.version, ZERO_VERSION);
-  ::gethostname(own.host.data(), own.host.size() - 1);
+  put(own.host, base::host_name());
   put(own.boot,
       base::read_file(
           "/proc/sys/kernel/random/boot_id", "the number of this boot"));

@@ -1,15 +1,13 @@
 #include "comm/net/meeting_watch.h"
 
-#include <unistd.h>
-
 #include <algorithm>
-#include <array>
 #include <chrono>
 #include <cstdlib>
 #include <string>
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/host_name.h"
 #include "base/log.h"
 #include "comm/shm/patience.h"
 
@@ -18,11 +16,9 @@ namespace zero::comm {
 namespace {
 
 std::string complaint(double seconds) {
-  std::array<char, 256> host{};
-  ::gethostname(host.data(), host.size() - 1);
   return c10::str(
       "init: on host ",
-      host.data(),
+      base::host_name(),
       ", the ranks have not met over MPI for ",
       seconds,
       " s. Fix: see that all of them run, and that the hosts reach each other "

@@ -307,10 +307,13 @@ void Mirror::set_word(const Pending& pending, const Mapping& known) const {
   known.arrived();
 }
 
-// With the mutex. What is for a mapping that this rank is about to add waits.
+// With the mutex. What is for a mapping that this rank is about to add waits;
+// and behind a read all other reads do, since who asked takes the answers in
+// the order in which it has asked.
 bool Mirror::apply_overtaking(Source& source) {
   auto& entries = source.overtaking.entries;
   bool is_wrong = false;
+  bool reads_wait = false;
   const auto applied = std::erase_if(entries, [&](Pending& pending) {
     const Entry& entry = pending.entry;
     if (entry.kind == Kind::received) {
@@ -319,11 +322,12 @@ bool Mirror::apply_overtaking(Source& source) {
       under_way -= std::min<size_t>(entry.bytes, under_way);
       return true;
     }
+    const bool is_read = entry.kind == Kind::read;
     const auto known = mappings_.find(entry.number);
-    if (known == mappings_.end()) {
+    if (known == mappings_.end() || (is_read && reads_wait)) {
+      reads_wait = reads_wait || is_read;
       return false;
     }
-    const bool is_read = entry.kind == Kind::read;
     if (!is_valid(entry, known->second) ||
         (!is_read && entry.kind != Kind::word)) {
       is_wrong = true;

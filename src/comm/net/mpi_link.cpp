@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/host_name.h"
 #include "comm/module_path.h"
 #include "comm/mpi/module.h"
 
@@ -19,7 +20,9 @@ const ZeroMpiModule* load(const std::string& name) {
   void* module = ::dlopen(path.c_str(), RTLD_NOW | RTLD_GLOBAL);
   if (module == nullptr) {
     throw ConfigError(c10::str(
-        "cannot load libzero's module for this MPI: ",
+        "on host ",
+        base::host_name(),
+        ", cannot load libzero's module for this MPI: ",
         ::dlerror(),
         ". Fix: build libzero where its mpicxx is found, or start the ranks "
         "with another MPI"));
@@ -29,7 +32,9 @@ const ZeroMpiModule* load(const std::string& name) {
       reinterpret_cast<Entry>(::dlsym(module, "zero_mpi_module"));
   if (entry == nullptr || entry()->version != kZeroMpiModuleVersion) {
     throw ConfigError(c10::str(
-        "'",
+        "on host ",
+        base::host_name(),
+        ", '",
         path,
         "' is not of this version of libzero. Fix: install both again"));
   }
@@ -79,11 +84,14 @@ std::vector<std::string> known_mpis() {
 MpiLink::MpiLink(const std::string& name) : module_(load(name)) {
   if (module_->start() < 0) {
     throw CommError(c10::str(
-        "MPI does not start: ",
+        "on host ",
+        base::host_name(),
+        ", MPI does not start: ",
         module_->error(),
         ". Fix: start the ranks with mpirun of ",
         name,
-        ", and initialise MPI with MPI_THREAD_MULTIPLE where the program does"));
+        ", choose a network that is there, and initialise MPI with "
+        "MPI_THREAD_MULTIPLE where the program does"));
   }
 }
 

@@ -1,16 +1,15 @@
 #include "comm/net/torchrun_store.h"
 
-#include <unistd.h>
 #include <torch/csrc/distributed/c10d/TCPStore.hpp>
 
 #include <algorithm>
-#include <array>
 #include <chrono>
 #include <memory>
 #include <utility>
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/host_name.h"
 #include "base/log.h"
 
 namespace zero::comm {
@@ -145,11 +144,9 @@ c10::intrusive_ptr<c10d::Store> connect_to_store(
   try {
     return c10::make_intrusive<c10d::TCPStore>(host, options);
   } catch (const c10::Error& error) {
-    std::array<char, 256> own{};
-    ::gethostname(own.data(), own.size() - 1);
     throw CommError(c10::str(
         "init: on host ",
-        own.data(),
+        base::host_name(),
         ", torchrun's store at ",
         host,
         ":",
