@@ -71,7 +71,8 @@ TEST(PastTheEngine, BuffersThatDifferOrChangeTheirSizeAreNamed) {
     const std::string at_start = error_of([&] {
       const Engine engine(world, different.ptr(), plain_config({1, true}));
     });
-    EXPECT_TRUE(has(at_start, world.rank() == 0 ? "others" : "kept float [4]"))
+    EXPECT_TRUE(
+        has(at_start, world.rank() == 0 ? "rank 1 has" : "kept float [4]"))
         << at_start;
 
     WithBuffer growing(torch::ones({3}));
@@ -211,7 +212,8 @@ TEST(PastTheEngine, StridesThatDifferAreNamed) {
     const std::string text = error_of(
         [&] { const Engine engine(world, net.ptr(), plain_config(setting)); });
     EXPECT_TRUE(has(text, "different modules")) << text;
-    EXPECT_TRUE(has(text, world.rank() == 0 ? "others" : "with strides [1, 4]"))
+    EXPECT_TRUE(
+        has(text, world.rank() == 0 ? "rank 1 has" : "with strides [1, 4]"))
         << text;
   });
 }

@@ -8,6 +8,7 @@
 #endif
 
 #include <climits>
+#include <csignal>
 #include <cstdlib>
 #include <string>
 #include <vector>
@@ -73,6 +74,12 @@ int start() {
       return -1;
     }
     initialised_here = true;
+    // MPI may write to a socket of a rank that is gone, which is a loss and no
+    // reason to end; mpirun sees to it, srun does not.
+    struct sigaction pipe {};
+    if (sigaction(SIGPIPE, nullptr, &pipe) == 0 && pipe.sa_handler == SIG_DFL) {
+      signal(SIGPIPE, SIG_IGN);
+    }
     // What fails is an error of libzero's, which says where.
     MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
   }
