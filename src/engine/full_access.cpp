@@ -188,9 +188,8 @@ void EngineState::check_not_lent(const std::vector<Place>& places) const {
 // write meanwhile goes nowhere.
 void EngineState::lend_a_copy(const Place& place) const {
   const auto& storage = place.partition->parameter(place.number).storage;
-  const Home home = place.partition->parameter_home();
-  const bool is_one_for_all = home == Home::once || home == Home::sparse;
-  if (!is_one_for_all || rank() == 0 || storage.nbytes() == 0) {
+  if (!place.partition->parameters_are_shared() || rank() == 0 ||
+      storage.nbytes() == 0) {
     return;
   }
   auto memory = std::make_shared_for_overwrite<std::byte[]>(storage.nbytes());

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <deque>
 
+#include "base/activity.h"
 #include "base/error.h"
 #include "gather/host_gatherer.h"
 #include "gather/rank_gatherer.h"
@@ -176,6 +177,84 @@ void Gatherer::hide(int unit) const {
       members_[static_cast<size_t>(unit)].absent_message);
 }
 
+Gatherer::Fetch Gatherer::begin_fetch(Lock& lock, int unit) {
+  shard::Partition::Reading reading;
+  std::exception_ptr failure;
+  ++num_under_way_;
+  lock.unlock();
+  try {
+    reading = read(unit);
+  } catch (const std::bad_alloc&) {
+    failure = std::current_exception();
+  }
+  lock.lock();
+  if (failure) {
+    --num_under_way_;
+    give_up(unit);
+    changed_.notify_all();
+    std::rethrow_exception(failure);
+  }
+  count(reading);
+  return {unit, bytes_of(unit), std::move(reading)};
+}
+
+void Gatherer::end_fetch(Lock& lock, const Fetch& fetch) {
+  lock.unlock();
+  std::exception_ptr failure;
+  try {
+    const base::Span span(base::Activity::gather);
+    fetch.reading.bytes->wait();
+  } catch (const CommError&) { // whoever has it is lost
+    failure = std::current_exception();
+  }
+  lock.lock();
+  --num_under_way_;
+  changed_.notify_all();
+  if (failure) {
+    failure_ = failure;
+    give_up(fetch.unit);
+    std::rethrow_exception(failure);
+  }
+  arrived(fetch.unit);
+}
+
+void Gatherer::release(int unit) {
+  // What was needed beyond the budget is not needed any more. This one stays
+  // until there is need for another: often the next operator uses it again, as
+  // a product does after the view of its transpose. A budget of 0 keeps
+  // nothing.
+  const bool kept = options_.budget_bytes > 0;
+  if (!kept) {
+    let_go(unit);
+  }
+  while (present_bytes() > options_.budget_bytes && drop_one(-1)) {
+  }
+  if (kept) {
+    let_go(unit);
+  }
+}
+
+// Drops the unit that is needed last, of those that may be dropped and are
+// needed later than so many uses from now. False if there is none.
+bool Gatherer::drop_one(int64_t only_if_later_than) {
+  int last = -1;
+  int64_t latest = only_if_later_than;
+  // None is needed later than never.
+  for (int unit = 0; unit < num_units() && latest < OrderOfUse::kNever;
+       ++unit) {
+    const int64_t next = may_be_dropped(unit) ? uses_until(unit) : -1;
+    if (next > latest) {
+      latest = next;
+      last = unit;
+    }
+  }
+  if (last < 0) {
+    return false;
+  }
+  drop(last);
+  return true;
+}
+
 // The next absent unit in the order of use, if there is room for it.
 std::optional<Gatherer::Fetch> Gatherer::begin_next(Lock& lock) {
   if (paused_ || stop_ || !is_used_) {
@@ -197,10 +276,25 @@ std::optional<Gatherer::Fetch> Gatherer::begin_next(Lock& lock) {
   }
 }
 
-void Gatherer::end_next(Lock& lock, const Fetch& fetch) {
+std::optional<Gatherer::Fetch> Gatherer::begin_ahead(
+    Lock& lock,
+    int unit,
+    int64_t uses_from_now) {
+  if (bytes_of(unit) > options_.budget_bytes ||
+      !claim_ahead(unit, uses_from_now)) {
+    return std::nullopt;
+  }
   try {
-    end_ahead(lock, fetch);
-  } catch (const CommError&) { // who needs it gets the same error
+    return begin_fetch(lock, unit);
+  } catch (const std::bad_alloc&) { // who needs it gets the same error
+    return std::nullopt;
+  }
+}
+
+void Gatherer::end_ahead(Lock& lock, const Fetch& fetch) {
+  try {
+    end_fetch(lock, fetch);
+  } catch (const CommError&) { // likewise
     paused_ = true;
   }
 }
@@ -212,25 +306,16 @@ void Gatherer::prefetch() {
   int64_t bytes = 0; // of these
   Lock lock(mutex_);
   while (!stop_ || !under_way.empty()) {
-    std::optional<Fetch> next;
-    if (bytes < limit) {
-      ++num_ahead_; // it may unlock
-      next = begin_next(lock);
-      --num_ahead_;
-    }
+    auto next = bytes < limit ? begin_next(lock) : std::nullopt;
     if (next) {
       ++statistics_.prefetches;
-      ++num_ahead_;
       bytes += next->bytes;
       under_way.push_back(std::move(*next));
     } else if (!under_way.empty()) {
-      end_next(lock, under_way.front());
+      end_ahead(lock, under_way.front());
       bytes -= under_way.front().bytes;
       under_way.pop_front();
-      --num_ahead_;
-      changed_.notify_all();
     } else {
-      changed_.notify_all();
       wanted_.wait(lock);
     }
   }
@@ -239,8 +324,13 @@ void Gatherer::prefetch() {
 void Gatherer::pause() {
   Lock lock(mutex_);
   paused_ = true;
-  changed_.wait(lock, [this] { return num_ahead_ == 0; });
-  drop_all(lock);
+  changed_.wait(lock, [this] { return num_under_way_ == 0; });
+  for (int unit = 0; unit < num_units(); ++unit) {
+    if (may_be_dropped(unit)) {
+      drop(unit);
+    }
+  }
+  all_dropped();
 }
 
 void Gatherer::resume() {

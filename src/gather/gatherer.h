@@ -97,24 +97,41 @@ class Gatherer : private observe::OperatorListener {
   void begin();
   void end();
 
-  // All of these with the lock. What acquire() has failed to bring is released
-  // all the same. Throws: std::bad_alloc, CommError.
+  // What a kind knows of a unit, and does with it. All of these with the lock,
+  // but for read().
+  virtual int64_t bytes_of(int unit) const = 0; // that count in the budget
   virtual State state(int unit) const = 0;
   virtual bool is_held(int unit) const = 0; // by an operator, or a guard
+  // Holds it, and returns when it is here. What could not be brought is held
+  // all the same. Throws: std::bad_alloc, CommError.
   virtual void acquire(Lock& lock, int unit) = 0;
-  virtual void release(int unit) = 0;
-  // Nothing is dropped for it that is needed sooner than so many uses from now:
-  // it would have to come back at once. Nothing if there is no room.
-  virtual std::optional<Fetch> begin_ahead(
-      Lock& lock,
-      int unit,
-      int64_t uses_from_now) = 0;
-  // Throws: CommError.
-  virtual void end_ahead(Lock& lock, const Fetch& fetch) = 0;
-  virtual void drop_all(Lock& lock) = 0;
+  virtual void let_go(int unit) = 0;
+  // Makes it arriving if there is room for it. Nothing is dropped for it that
+  // is needed sooner than so many uses from now: it would have to come back at
+  // once.
+  virtual bool claim_ahead(int unit, int64_t uses_from_now) = 0;
+  // Without the lock. Throws: std::bad_alloc.
+  virtual shard::Partition::Reading read(int unit) const = 0;
+  virtual void arrived(int unit) = 0;
+  virtual void give_up(int unit) = 0; // it could not be fetched: it is absent
+  virtual bool may_be_dropped(int unit) const = 0;
+  virtual int64_t uses_until(int unit) const = 0;
+  virtual void drop(int unit) = 0;
+  virtual int64_t present_bytes() const = 0; // or arriving
+  // Everything was dropped that nobody holds.
+  virtual void all_dropped() {}
   // Brings what stayed because somebody reads it up to date in its place.
   virtual void refresh(Lock& lock) = 0;
   virtual void moved(int unit) = 0; // to another partition
+
+  // Of what is arriving by that. Without the lock while it comes; what it fails
+  // with is remembered. Throws: std::bad_alloc, CommError.
+  void fetch(Lock& lock, int unit) {
+    end_fetch(lock, begin_fetch(lock, unit));
+  }
+  Fetch begin_fetch(Lock& lock, int unit);
+  void end_fetch(Lock& lock, const Fetch& fetch);
+  bool drop_one(int64_t only_if_later_than);
 
   int num_units() const {
     return static_cast<int>(members_.size());
@@ -140,12 +157,9 @@ class Gatherer : private observe::OperatorListener {
   void count(const shard::Partition::Reading& reading);
   void show(int unit, std::byte* data) const;
   void hide(int unit) const;
-  void remember(const std::exception_ptr& failure) {
-    failure_ = failure;
-  }
 
   mutable std::mutex mutex_;
-  std::condition_variable changed_; // a unit has arrived, or gone
+  std::condition_variable changed_; // a fetch has ended, well or not
 
  private:
   struct Member {
@@ -157,9 +171,11 @@ class Gatherer : private observe::OperatorListener {
   void before_use(int unit) noexcept override;
   void after_use(int unit) noexcept override;
   int unit_of(const at::Tensor& parameter) const;
+  void release(int unit);
   void prefetch();
   std::optional<Fetch> begin_next(Lock& lock);
-  void end_next(Lock& lock, const Fetch& fetch);
+  std::optional<Fetch> begin_ahead(Lock& lock, int unit, int64_t uses_from_now);
+  void end_ahead(Lock& lock, const Fetch& fetch);
 
   std::vector<Member> members_;
   std::shared_ptr<comm::TrafficCounters> traffic_;
@@ -168,7 +184,7 @@ class Gatherer : private observe::OperatorListener {
   OrderOfUse order_;
   GatherStatistics statistics_;
   std::exception_ptr failure_;
-  int num_ahead_ = 0; // under way
+  int num_under_way_ = 0; // fetches, by whichever thread
   bool is_used_ = false; // in the last step, or in this one
   bool paused_ = false;
   bool stop_ = false;

@@ -74,7 +74,7 @@ std::byte* HostGatherer::place_of(int number) const {
 }
 
 Gatherer::State HostGatherer::state(int number) const {
-  if (units_[static_cast<size_t>(number)].bytes == 0) {
+  if (unit(number).bytes == 0) {
     return State::present;
   }
   switch (residents_.state(number)) {
@@ -95,7 +95,7 @@ void HostGatherer::acquire(Lock& lock, int number) {
     return;
   }
   if (needs_bringing(lock, number)) {
-    end_fetch(lock, begin_fetch(lock, number));
+    fetch(lock, number);
   }
   show_or_hide(number);
 }
@@ -151,46 +151,14 @@ int HostGatherer::await(int number) const {
   return residents_.wait(number);
 }
 
-// Of what this rank has claimed. Without the lock: the memory is fresh, and
-// zeroed by the system.
-Gatherer::Fetch HostGatherer::begin_fetch(Lock& lock, int number) {
+shard::Partition::Reading HostGatherer::read(int number) const {
   const auto& partition = partition_of(number);
-  shard::Partition::Reading reading;
-  lock.unlock();
   try {
     partition.reserve_missing(number_of(number));
-    reading = partition.read_missing(number_of(number));
   } catch (const IoError&) {
-    lock.lock();
-    give_up(number);
     throw std::bad_alloc();
-  } catch (...) {
-    lock.lock();
-    give_up(number);
-    throw;
   }
-  lock.lock();
-  count(reading);
-  return {number, unit(number).bytes, std::move(reading)};
-}
-
-// Without the lock while it comes.
-void HostGatherer::end_fetch(Lock& lock, const Fetch& fetch) {
-  lock.unlock();
-  std::exception_ptr failure;
-  try {
-    const base::Span span(base::Activity::gather);
-    fetch.reading.bytes->wait();
-  } catch (const CommError&) { // whoever has it is lost
-    failure = std::current_exception();
-  }
-  lock.lock();
-  if (failure) {
-    remember(failure);
-    give_up(fetch.unit);
-    std::rethrow_exception(failure);
-  }
-  residents_.arrived(fetch.unit);
+  return partition.read_missing(number_of(number));
 }
 
 void HostGatherer::give_up(int number) {
@@ -198,20 +166,10 @@ void HostGatherer::give_up(int number) {
   residents_.failed(number);
 }
 
-void HostGatherer::release(int number) {
+void HostGatherer::let_go(int number) {
+  residents_.unpin(number);
   if (--unit(number).num_pins == 0 && unit(number).bytes > 0) {
     show_or_hide(number);
-  }
-  // As for a rank alone: this one stays until there is need for another, but
-  // for a budget of 0.
-  const bool kept = options().budget_bytes > 0;
-  if (!kept) {
-    residents_.unpin(number);
-  }
-  while (residents_.bytes() > options().budget_bytes && drop_one(-1)) {
-  }
-  if (kept) {
-    residents_.unpin(number);
   }
 }
 
@@ -225,30 +183,12 @@ int64_t HostGatherer::uses_until(int number) const {
   return first;
 }
 
-// Drops the unit that is needed last, of those that nobody uses now and that
-// are needed later than so many uses from now. False if there is none.
-bool HostGatherer::drop_one(int64_t only_if_later_than) {
-  int last = -1;
-  int64_t latest = only_if_later_than;
-  for (int candidate = 0; candidate < num_units(); ++candidate) {
-    if (residents_.state(candidate) != Residents::State::present ||
-        residents_.is_pinned(candidate)) {
-      continue;
-    }
-    const int64_t next = uses_until(candidate);
-    if (next > latest) {
-      latest = next;
-      last = candidate;
-    }
-  }
-  if (last < 0) {
-    return false;
-  }
-  drop(last);
-  return true; // also if another rank was quicker: the caller looks again
+bool HostGatherer::may_be_dropped(int number) const {
+  return residents_.state(number) == Residents::State::present &&
+      !residents_.is_pinned(number);
 }
 
-// Unless somebody uses it.
+// Unless another rank has been quicker, to drop or to use it.
 void HostGatherer::drop(int number) {
   if (residents_.begin_drop(number)) {
     partition_of(number).discard_missing(number_of(number));
@@ -257,51 +197,18 @@ void HostGatherer::drop(int number) {
   }
 }
 
-std::optional<Gatherer::Fetch> HostGatherer::begin_ahead(
-    Lock& lock,
-    int number,
-    int64_t uses_from_now) {
+bool HostGatherer::claim_ahead(int number, int64_t uses_from_now) {
   const int64_t bytes = unit(number).bytes;
-  if (bytes > options().budget_bytes) {
-    return std::nullopt;
-  }
   while (!residents_.add_bytes_within(options().budget_bytes, bytes)) {
     if (!drop_one(uses_from_now)) {
-      return std::nullopt;
+      return false;
     }
   }
-  residents_.pin(number);
   const auto claim = residents_.claim(number, round_);
   if (claim != Residents::Claim::absent) {
     residents_.subtract_bytes(bytes); // somebody has counted it
   }
-  if (claim == Residents::Claim::present ||
-      claim == Residents::Claim::arriving) {
-    residents_.unpin(number); // another rank was quicker
-    return std::nullopt;
-  }
-  try {
-    return begin_fetch(lock, number);
-  } catch (const std::bad_alloc&) { // who needs it gets the same error
-    residents_.unpin(number);
-    return std::nullopt;
-  }
-}
-
-void HostGatherer::end_ahead(Lock& lock, const Fetch& fetch) {
-  try {
-    end_fetch(lock, fetch);
-  } catch (const CommError&) {
-    residents_.unpin(fetch.unit);
-    throw;
-  }
-  residents_.unpin(fetch.unit);
-}
-
-void HostGatherer::drop_all(Lock& /*lock*/) {
-  for (int number = 0; number < num_units(); ++number) {
-    drop(number);
-  }
+  return claim == Residents::Claim::absent || claim == Residents::Claim::stale;
 }
 
 // All of it is on its way at once. What several ranks hold, one of them brings.
@@ -341,7 +248,7 @@ void HostGatherer::refresh(Lock& lock) {
     if (is_held(number) && unit(number).bytes > 0) {
       // Brought by now, by this rank or by another that is about to.
       if (needs_bringing(lock, number)) {
-        end_fetch(lock, begin_fetch(lock, number));
+        fetch(lock, number);
       }
       show_or_hide(number);
     }

@@ -40,34 +40,40 @@ class HostGatherer final : public Gatherer {
     bool is_shown = false; // its storage points at its place
   };
 
+  int64_t bytes_of(int number) const override {
+    return unit(number).bytes;
+  }
   State state(int number) const override;
   bool is_held(int number) const override {
-    return units_[static_cast<size_t>(number)].num_pins > 0;
+    return unit(number).num_pins > 0;
   }
   void acquire(Lock& lock, int number) override;
-  void release(int number) override;
-  std::optional<Fetch> begin_ahead(
-      Lock& lock,
-      int number,
-      int64_t uses_from_now) override;
-  void end_ahead(Lock& lock, const Fetch& fetch) override;
-  void drop_all(Lock& lock) override;
+  void let_go(int number) override;
+  bool claim_ahead(int number, int64_t uses_from_now) override;
+  shard::Partition::Reading read(int number) const override;
+  void arrived(int number) override {
+    residents_.arrived(number);
+  }
+  void give_up(int number) override;
+  bool may_be_dropped(int number) const override;
+  int64_t uses_until(int number) const override;
+  void drop(int number) override;
+  int64_t present_bytes() const override {
+    return residents_.bytes();
+  }
   void refresh(Lock& lock) override;
   void moved(int number) override;
 
   Unit& unit(int number) {
     return units_[static_cast<size_t>(number)];
   }
+  const Unit& unit(int number) const {
+    return units_[static_cast<size_t>(number)];
+  }
   std::byte* place_of(int number) const;
   void show_or_hide(int number);
   bool needs_bringing(Lock& lock, int number);
   int await(int number) const;
-  Fetch begin_fetch(Lock& lock, int number);
-  void end_fetch(Lock& lock, const Fetch& fetch);
-  void give_up(int number);
-  int64_t uses_until(int number) const;
-  bool drop_one(int64_t only_if_later_than);
-  void drop(int number);
   int64_t share_of(int64_t bytes) const;
 
   std::vector<Unit> units_;

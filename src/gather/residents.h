@@ -37,7 +37,8 @@ class Residents {
   void pin(int unit);
   void unpin(int unit);
 
-  // For somebody who has pinned it, and needs it as it is in this round.
+  // For somebody who needs it as it is in this round, and has pinned it unless
+  // it may be dropped again at once.
   enum class Claim {
     present,
     arriving, // another brings it, or is still dropping it: wait()

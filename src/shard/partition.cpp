@@ -133,9 +133,7 @@ std::byte* Partition::at(
 
 std::byte* Partition::parameter_at(int rank, int64_t flat, int64_t in_shard)
     const {
-  const bool is_in_one_place =
-      parameter_home_ == Home::once || parameter_home_ == Home::sparse;
-  const int holder = is_in_one_place ? 0 : rank;
+  const int holder = parameters_are_shared() ? 0 : rank;
   return at(
       parameter_home_,
       holder,
@@ -204,30 +202,40 @@ Partition::Reading Partition::read(int number, std::byte* to) const {
       from_other_hosts};
 }
 
+std::vector<comm::WindowRead> Partition::missing(int number) const {
+  std::vector<comm::WindowRead> reads;
+  layout_.for_each_slice(
+      layout_.parameter(number), [&](const OwnedSlice& slice) {
+        if (!window_->is_here(slice.rank)) {
+          std::byte* place = parameter_at(slice.rank, slice.range.begin, 0);
+          reads.push_back(
+              {.rank = slice.rank,
+               .place = place,
+               .to = place,
+               .bytes = slice.range.numel() * element_bytes_});
+        }
+      });
+  return reads;
+}
+
 int64_t Partition::missing_bytes(int number) const {
   int64_t bytes = 0;
-  for (const auto& place : missing_places(number)) {
-    bytes += place.count;
+  for (const auto& read : missing(number)) {
+    bytes += read.bytes;
   }
   return bytes;
 }
 
 std::vector<Partition::Bytes> Partition::missing_places(int number) const {
   std::vector<Bytes> places;
-  layout_.for_each_slice(
-      layout_.parameter(number), [&](const OwnedSlice& slice) {
-        if (window_->is_here(slice.rank)) {
-          return;
-        }
-        std::byte* begin = parameter_at(slice.rank, slice.range.begin, 0);
-        const int64_t count = slice.range.numel() * element_bytes_;
-        if (!places.empty() &&
-            places.back().begin + places.back().count == begin) {
-          places.back().count += count;
-        } else {
-          places.push_back({begin, count});
-        }
-      });
+  for (const auto& read : missing(number)) {
+    if (!places.empty() &&
+        places.back().begin + places.back().count == read.to) {
+      places.back().count += read.bytes;
+    } else {
+      places.push_back({read.to, read.bytes});
+    }
+  }
   return places;
 }
 
@@ -253,23 +261,11 @@ void Partition::discard_missing(int number) const {
 }
 
 Partition::Reading Partition::read_missing(int number) const {
-  int64_t received = 0;
-  std::vector<comm::WindowRead> reads;
-  layout_.for_each_slice(
-      layout_.parameter(number), [&](const OwnedSlice& slice) {
-        if (window_->is_here(slice.rank)) {
-          return;
-        }
-        std::byte* place = parameter_at(slice.rank, slice.range.begin, 0);
-        const int64_t bytes = slice.range.numel() * element_bytes_;
-        reads.push_back(
-            {.rank = slice.rank, .place = place, .to = place, .bytes = bytes});
-        received += bytes;
-      });
+  const int64_t bytes = missing_bytes(number);
   return {
-      std::make_unique<comm::WindowReading>(*window_, std::move(reads)),
-      received,
-      received};
+      std::make_unique<comm::WindowReading>(*window_, missing(number)),
+      bytes,
+      bytes};
 }
 
 void Partition::write(int number, const std::byte* from) const {

@@ -102,6 +102,10 @@ class Partition {
   Home parameter_home() const {
     return parameter_home_;
   }
+  // Whether there is one place for each of them, for all ranks of a host.
+  bool parameters_are_shared() const {
+    return parameter_home_ == Home::once || parameter_home_ == Home::sparse;
+  }
   bool parameters_can_be_absent() const {
     return parameter_home_ == Home::shard || parameter_home_ == Home::sparse;
   }
@@ -172,7 +176,8 @@ class Partition {
   };
   int64_t numel_at(Home home, int rank) const;
   comm::SparsePart sparse_part(const comm::Group& group) const;
-  // Neighbours are one.
+  std::vector<comm::WindowRead> missing(int number) const;
+  // Where that lies; neighbours are one.
   std::vector<Bytes> missing_places(int number) const;
   Offsets offsets_of(int rank) const;
   std::byte* at(
