@@ -106,10 +106,15 @@ function(zero_add_check name)
   set_tests_properties(check_${name} PROPERTIES SKIP_RETURN_CODE 77)
 endfunction()
 
-# Sets what LABELS and TIMEOUT of the functions above say.
+# Sets what LABELS and TIMEOUT of the functions above say. A timeout ends what
+# hangs; under a sanitizer, beside other tests, what does not hang may take ten
+# times as long.
 macro(_zero_test_properties name)
   if(NOT arg_TIMEOUT)
-    set(arg_TIMEOUT 120)
+    set(arg_TIMEOUT 300)
+  endif()
+  if(ZERO_SANITIZE)
+    math(EXPR arg_TIMEOUT "${arg_TIMEOUT} * 3")
   endif()
   set_tests_properties(${name} PROPERTIES
     LABELS "${arg_LABELS}" TIMEOUT ${arg_TIMEOUT})

@@ -85,10 +85,18 @@ TEST_P(EngineOverHosts, LearnsAsPlainLibtorchDoes) {
   }
 }
 
+// Under a sanitizer everything takes ten times as long, and one model's ranks
+// race as those of all do.
+#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
+const std::vector<std::string> kModels{"odd"};
+#else
+const std::vector<std::string> kModels{"odd", "gpt", "moe", "resnet"};
+#endif
+
 INSTANTIATE_TEST_SUITE_P(
     Models,
     EngineOverHosts,
-    ::testing::Values("odd", "gpt", "moe", "resnet"),
+    ::testing::ValuesIn(kModels),
     [](const auto& info) { return info.param; });
 
 int64_t sum_over_ranks(const World& world, int64_t value) {

@@ -61,6 +61,20 @@ std::vector<at::Tensor> train_plain_with(
   return values;
 }
 
+void expect_values(
+    Engine& engine,
+    torch::nn::Module& module,
+    const std::vector<at::Tensor>& expected) {
+  const auto guard = engine.gather(module);
+  size_t number = 0;
+  for (const auto& item : module.named_parameters()) {
+    EXPECT_TRUE(torch::allclose(
+        item.value(), expected[number], /*rtol=*/1e-5, /*atol=*/1e-6))
+        << item.key();
+    ++number;
+  }
+}
+
 void train(World world, const Plan& plan, const Config& config) {
   const auto expected = train_plain_with(plan, config, world.size());
   const auto accumulation = config.batch_sizes(world.size()).accumulation;
@@ -77,14 +91,7 @@ void train(World world, const Plan& plan, const Config& config) {
                                   : torch::zeros({}).set_requires_grad(true);
     });
   }
-  const auto guard = engine.gather(*net);
-  size_t number = 0;
-  for (const auto& item : net->named_parameters()) {
-    EXPECT_TRUE(torch::allclose(
-        item.value(), expected[number], /*rtol=*/1e-5, /*atol=*/1e-6))
-        << item.key();
-    ++number;
-  }
+  expect_values(engine, *net, expected);
 }
 
 Plan plan_for_all(const std::function<int(int number)>& from) {
@@ -128,14 +135,7 @@ TEST(Thaw, OverHostsWhileAGuardReads) {
     }
     const auto expected =
         train_plain_with(plan, adam_config({3, true}), rank.world.size());
-    const auto all = engine.gather(*net);
-    size_t number = 0;
-    for (const auto& item : net->named_parameters()) {
-      EXPECT_TRUE(torch::allclose(
-          item.value(), expected[number], /*rtol=*/1e-5, /*atol=*/1e-6))
-          << item.key();
-      ++number;
-    }
+    expect_values(engine, *net, expected);
     rank.world.barrier(); // others may still read what this one has
   });
 }

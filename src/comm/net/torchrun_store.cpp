@@ -11,6 +11,7 @@
 #include "base/error.h"
 #include "base/host_name.h"
 #include "base/log.h"
+#include "comm/shm/patience.h"
 
 namespace zero::comm {
 
@@ -76,7 +77,6 @@ class StoreMeeting {
   }
 
   void wait_for(const std::vector<std::string>& keys) {
-    constexpr double kWarningSeconds = 10;
     const auto start = base::Clock::now();
     for (;;) {
       const double left = limit_seconds_ - base::seconds_since(start);
