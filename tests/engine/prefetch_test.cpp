@@ -1,5 +1,5 @@
-// What is fetched ahead is used as if it had been fetched when needed: the order
-// of use that is recorded does not depend on how fast it arrives.
+// What is fetched ahead is used as if it had been fetched when needed: the
+// order of use that is recorded does not depend on how fast it arrives.
 #include <zero/zero.h>
 
 #include <gtest/gtest.h>
