@@ -83,6 +83,7 @@ find_missing() {
   has_header jpeglib.h || missing+=(libjpeg-dev)
   has_header png.h || missing+=(libpng-dev)
   has_header pcre2.h || missing+=(libpcre2-dev)
+  has_header xxhash.h || missing+=(libxxhash-dev)
   has_header zlib.h || missing+=(zlib1g-dev)
   has pkg-config || missing+=(pkg-config)
   if ! has_libtorch; then

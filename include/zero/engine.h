@@ -20,6 +20,7 @@
 #pragma once
 
 #include <ATen/core/Tensor.h>
+#include <zero/checkpoint.h>
 #include <zero/config.h>
 #include <zero/optimizer.h>
 #include <zero/world.h>
@@ -146,6 +147,23 @@ class Engine {
   // rank may call it, once all have left that backward() and while none has
   // begun another.
   at::Tensor full_gradient(const at::Tensor& parameter) const;
+
+  // Collective, between two rounds: all that training goes on from, as the
+  // newest checkpoint in the folder, complete and on the disk when it returns.
+  // What was there before is there until then. Returns where it is.
+  // Throws: IoError, on every rank; ConfigError in the middle of a round.
+  std::string save(const std::string& folder, const SaveOptions& options = {})
+      const;
+
+  // Collective: goes on from the newest checkpoint in the folder, or from the
+  // one that the folder is, with any number of ranks, at any stage. One that is
+  // damaged is passed over with a warning. Gradients of an unfinished round are
+  // forgotten. Throws, on every rank: IoError if there is none; CorruptionError
+  // if none is whole, and the engine is of no more use; ConfigError naming
+  // every parameter that does not fit.
+  LoadedCheckpoint load(
+      const std::string& folder,
+      const LoadOptions& options = {});
 
   // Collective: rank 0 writes parameters and buffers under the module's own
   // names. Throws: IoError.

@@ -1,6 +1,7 @@
 // libzero: train libtorch models with ZeRO. Brings in the whole public API.
 #pragma once
 
+#include <zero/checkpoint.h>
 #include <zero/communicator.h>
 #include <zero/config.h>
 #include <zero/engine.h>

@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/failpoint.h"
 
 namespace zero::base {
 
@@ -94,9 +95,11 @@ NewFile::NewFile(std::string path)
         path_,
         "': it is no regular file. Fix: name another"));
   }
-  file_ = UniqueFd(::mkostemp(temporary_.data(), O_CLOEXEC));
+  const int simulated = failpoint("file.call");
+  file_ = simulated == 0 ? UniqueFd(::mkostemp(temporary_.data(), O_CLOEXEC))
+                         : UniqueFd();
   if (!file_.valid()) {
-    const int error = errno;
+    const int error = simulated == 0 ? errno : simulated;
     temporary_.clear();
     fail("mkostemp", error);
   }
@@ -138,8 +141,14 @@ void NewFile::overwrite(int64_t offset, std::string_view bytes) {
 }
 
 void NewFile::commit() {
+  if (const int error = failpoint("file.call"); error != 0) {
+    fail("fsync", error);
+  }
   if (::fsync(file_.get()) != 0) {
     fail("fsync", errno);
+  }
+  if (const int error = failpoint("file.call"); error != 0) {
+    fail("rename", error);
   }
   if (::rename(temporary_.c_str(), path_.c_str()) != 0) {
     fail("rename", errno);
@@ -162,6 +171,9 @@ void write_file(const std::string& path, std::string_view content) {
 
 int write_all(int fd, std::string_view bytes) {
   while (!bytes.empty()) {
+    if (const int error = failpoint("file.call"); error != 0) {
+      return error;
+    }
     const ssize_t count = ::write(fd, bytes.data(), bytes.size());
     if (count < 0 && errno == EINTR) {
       continue;

@@ -10,6 +10,7 @@
 #include <optional>
 #include <string_view>
 
+#include "base/checksum.h"
 #include "base/error.h"
 #include "base/file_io.h"
 #include "config/parse_json.h"
@@ -78,7 +79,9 @@ SafetensorsReader::SafetensorsReader(std::string path)
     refuse("its header is no object");
   }
   for (size_t i = 0; i < header.keys.size(); ++i) {
-    if (header.keys[i] != "__metadata__") {
+    if (header.keys[i] == "__metadata__") {
+      add_metadata(header.elements[i]);
+    } else {
       add(header.keys[i], header.elements[i]);
     }
   }
@@ -119,7 +122,20 @@ std::string SafetensorsReader::read_header(int64_t file_bytes) {
   data_bytes_ = file_bytes - data_begin_;
   std::string text(length, '\0');
   read_at(8, text.data(), static_cast<int64_t>(length));
+  base::Checksum checksum;
+  checksum.add(length_bytes, sizeof(length_bytes));
+  checksum.add(text.data(), text.size());
+  header_checksum_ = checksum.value();
   return text;
+}
+
+// Texts, as the format has it; what else there may be is not ours to use.
+void SafetensorsReader::add_metadata(const JsonValue& value) {
+  for (size_t i = 0; i < value.keys.size(); ++i) {
+    if (value.elements[i].kind == JsonValue::Kind::text) {
+      metadata_[value.keys[i]] = value.elements[i].text;
+    }
+  }
 }
 
 void SafetensorsReader::add(const std::string& name, const JsonValue& value) {
@@ -193,16 +209,36 @@ void SafetensorsReader::check_places() const {
   }
 }
 
-at::Tensor SafetensorsReader::read(const std::string& name) const {
+const SafetensorsReader::Place& SafetensorsReader::place_of(
+    const std::string& name) const {
   const auto found = places_.find(name);
   if (found == places_.end()) {
     throw ConfigError(
         c10::str("there is no tensor '", name, "' in '", path_, "'"));
   }
-  const auto& entry = entries_[found->second.entry];
+  return found->second;
+}
+
+at::Tensor SafetensorsReader::read(const std::string& name) const {
+  const Place& place = place_of(name);
+  const auto& entry = entries_[place.entry];
   at::Tensor tensor = at::empty(entry.sizes, at::TensorOptions(entry.dtype));
-  read_at(found->second.begin, tensor.mutable_data_ptr(), found->second.bytes);
+  read_at(place.begin, tensor.mutable_data_ptr(), place.bytes);
   return tensor;
+}
+
+void SafetensorsReader::read_bytes(
+    const std::string& name,
+    int64_t begin,
+    void* to,
+    int64_t bytes) const {
+  const Place& place = place_of(name);
+  ZERO_CHECK(
+      begin >= 0 && bytes >= 0 && begin <= place.bytes - bytes,
+      "tensor '",
+      name,
+      "' is shorter");
+  read_at(place.begin + begin, to, bytes);
 }
 
 void SafetensorsReader::read_at(int64_t offset, void* to, int64_t bytes) const {

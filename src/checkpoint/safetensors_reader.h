@@ -36,8 +36,26 @@ class SafetensorsReader {
     return entries_;
   }
 
+  // What the file says of itself.
+  const Metadata& metadata() const {
+    return metadata_;
+  }
+  // Of all that comes before the data.
+  uint64_t header_checksum() const {
+    return header_checksum_;
+  }
+  int64_t bytes() const { // of the file
+    return data_begin_ + data_bytes_;
+  }
+
   // Throws: IoError; ConfigError if there is none of that name.
   at::Tensor read(const std::string& name) const;
+  // Bytes of a tensor, from one of them on. Requires: it has them.
+  void read_bytes(
+      const std::string& name,
+      int64_t begin,
+      void* to,
+      int64_t bytes) const;
 
  private:
   struct Place {
@@ -49,6 +67,8 @@ class SafetensorsReader {
   [[noreturn]] void refuse(const std::string& what) const;
   std::string read_header(int64_t file_bytes);
   void add(const std::string& name, const config::JsonValue& value);
+  void add_metadata(const config::JsonValue& value);
+  const Place& place_of(const std::string& name) const;
   void check_places() const;
   void read_at(int64_t offset, void* to, int64_t bytes) const;
 
@@ -58,6 +78,8 @@ class SafetensorsReader {
   int64_t data_bytes_ = 0;
   std::vector<TensorEntry> entries_;
   std::map<std::string, Place> places_;
+  Metadata metadata_;
+  uint64_t header_checksum_ = 0;
 };
 
 } // namespace zero::checkpoint

@@ -1,10 +1,11 @@
-// Defines the element types of safetensors files.
+// Defines what safetensors files are made of.
 #pragma once
 
 #include <c10/core/ScalarType.h>
 
 #include <array>
 #include <cstdint>
+#include <map>
 #include <string>
 #include <utility>
 #include <vector>
@@ -16,6 +17,9 @@ struct TensorEntry {
   c10::ScalarType dtype = c10::ScalarType::Float;
   std::vector<int64_t> sizes;
 };
+
+// Texts that a file says of itself.
+using Metadata = std::map<std::string, std::string>;
 
 inline constexpr std::array<std::pair<c10::ScalarType, const char*>, 10>
     kSafetensorsTypes{{
@@ -30,5 +34,15 @@ inline constexpr std::array<std::pair<c10::ScalarType, const char*>, 10>
         {c10::ScalarType::Byte, "U8"},
         {c10::ScalarType::Bool, "BOOL"},
     }};
+
+// nullptr if the format does not have it.
+constexpr const char* type_name(c10::ScalarType dtype) {
+  for (const auto& [type, name] : kSafetensorsTypes) {
+    if (type == dtype) {
+      return name;
+    }
+  }
+  return nullptr;
+}
 
 } // namespace zero::checkpoint

@@ -7,27 +7,14 @@
 
 namespace zero::checkpoint {
 
-namespace {
-
-// nullptr if the format does not have it.
-const char* name_of(c10::ScalarType dtype) {
-  for (const auto& [type, name] : kSafetensorsTypes) {
-    if (type == dtype) {
-      return name;
-    }
-  }
-  return nullptr;
-}
-
 // Length, JSON, and spaces up to a multiple of 8, as the format asks for.
-std::string header_of(
-    const std::vector<TensorEntry>& tensors,
-    size_t& data_bytes) {
+std::string SafetensorsWriter::make_header(const Metadata& metadata) {
   nlohmann::ordered_json header;
-  header["__metadata__"] = {{"format", "pt"}};
-  data_bytes = 0;
-  for (const auto& tensor : tensors) {
-    const char* dtype = name_of(tensor.dtype);
+  header["__metadata__"] = metadata;
+  header["__metadata__"]["format"] = "pt";
+  size_t data_bytes = 0;
+  for (const auto& tensor : tensors_) {
+    const char* dtype = type_name(tensor.dtype);
     if (dtype == nullptr) {
       throw ConfigError(c10::str(
           "tensor '",
@@ -52,19 +39,26 @@ std::string header_of(
   for (size_t i = 0; i < 8; ++i) { // little-endian
     result[i] = static_cast<char>(text.size() >> 8 * i & 0xff);
   }
-  return result + text;
+  result += text;
+  expected_bytes_ = result.size() + data_bytes;
+  return result;
 }
-
-} // namespace
 
 SafetensorsWriter::SafetensorsWriter(
     std::string path,
-    const std::vector<TensorEntry>& tensors)
-    : file_(std::move(path)) {
-  size_t data_bytes = 0;
-  const std::string header = header_of(tensors, data_bytes);
-  expected_bytes_ = header.size() + data_bytes;
-  write(header.data(), header.size());
+    std::vector<TensorEntry> tensors,
+    const Metadata& metadata)
+    : file_(std::move(path)),
+      tensors_(std::move(tensors)),
+      header_(make_header(metadata)) {
+  write(header_.data(), header_.size());
+}
+
+void SafetensorsWriter::replace_metadata(const Metadata& metadata) {
+  const size_t bytes = header_.size();
+  header_ = make_header(metadata);
+  ZERO_CHECK_EQ(header_.size(), bytes);
+  file_.overwrite(0, header_);
 }
 
 void SafetensorsWriter::write(const void* data, size_t bytes) {

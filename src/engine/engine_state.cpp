@@ -256,6 +256,25 @@ std::vector<int64_t> EngineState::exchange(
 
 void EngineState::publish_parameters() {
   const base::Span span(base::Activity::gather);
+  take_updated();
+  buffers_->take();
+  // A backward through a graph of before raises, as it does in torch; not if
+  // what it needs had no gradient and is as it was.
+  for (int index = 0; index < static_cast<int>(trainable_.size()); ++index) {
+    const auto& partition = *trainable_[static_cast<size_t>(index)];
+    for (int i = 0; i < partition.layout().num_parameters(); ++i) {
+      if (reducer_->has_gradient({index, i})) {
+        partition.parameter(i).tensor.unsafeGetTensorImpl()->bump_version();
+      }
+    }
+  }
+  tamper_check_.accept_all();
+  update_->count();
+  ++global_step_;
+}
+
+// What the others have written, into this rank's copy.
+void EngineState::take_updated() const {
   for (const auto* partition : trainable_) {
     // Stages 1 and 2 with copies of their own: take what the others updated.
     if (partition->parameter_home() != Home::full ||
@@ -279,20 +298,6 @@ void EngineState::publish_parameters() {
     group_->traffic()->count(CommOp::all_gather, received);
   }
   count_sent_by_others();
-  buffers_->take();
-  // A backward through a graph of before raises, as it does in torch; not if
-  // what it needs had no gradient and is as it was.
-  for (int index = 0; index < static_cast<int>(trainable_.size()); ++index) {
-    const auto& partition = *trainable_[static_cast<size_t>(index)];
-    for (int i = 0; i < partition.layout().num_parameters(); ++i) {
-      if (reducer_->has_gradient({index, i})) {
-        partition.parameter(i).tensor.unsafeGetTensorImpl()->bump_version();
-      }
-    }
-  }
-  tamper_check_.accept_all();
-  update_->count();
-  ++global_step_;
 }
 
 // Each rank of a host counts its share of what came there.

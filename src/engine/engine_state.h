@@ -63,16 +63,63 @@ class EngineState {
   const torch::nn::Module& module() const {
     return *module_;
   }
+  const Config& config() const {
+    return config_;
+  }
+  // Also when the parameters are not all known yet: frozen ones come last.
+  const std::vector<std::unique_ptr<shard::Partition>>& partitions() const {
+    return partitions_;
+  }
+  int num_states() const {
+    return num_states_;
+  }
+  bool has_own_optimizer() const {
+    return has_own_optimizer_;
+  }
+  int64_t num_updates(const shard::Partition& partition, int number) const;
+  std::vector<shard::Parameter> buffers() const;
   int rank() const {
     return group_->rank();
   }
+  int size() const {
+    return group_->size();
+  }
+  std::string prefix() const; // of messages
   void barrier() const;
+  // What every rank says, in the order of their numbers.
+  std::vector<int64_t> exchange(const std::vector<int64_t>& own) const;
   // Collective: whether every rank says yes.
   bool agree_on(bool yes) const;
   bool is_parameter(const at::Tensor& tensor) const;
   // Throws: ConfigError unless parameters are as the engine left them; what an
   // earlier call failed with, if ranks could not go on together.
   void check_parameters() const;
+
+  // Throws: ConfigError unless the engine is between two rounds.
+  void check_between_rounds(const char* call) const;
+  void check_nothing_lent() const;
+  // Every later call throws it.
+  void fail_for_good(std::exception_ptr failure) {
+    failure_ = std::move(failure);
+  }
+
+  // Collective: takes on what was saved. What a rank's part throws is rethrown
+  // there when all have come to the end of it.
+  struct Restored {
+    // Writes what this rank updates, and its optimizer state.
+    std::function<void()> own_slices;
+    // On rank 0: a frozen parameter, whole. It may be asked for any number of
+    // times.
+    std::function<void(const shard::Parameter&, std::byte* to)> frozen;
+    // On rank 0: into the module's buffers.
+    std::function<void()> buffers;
+  };
+  void restore(const Restored& restored);
+  void set_progress(int64_t global_step);
+  void set_num_updates(
+      const shard::Partition& partition,
+      int number,
+      int64_t count);
 
   // For tests, and for whoever finishes what a lost rank had begun.
   Update& update() {
@@ -129,19 +176,18 @@ class EngineState {
       std::vector<shard::Parameter> thawed,
       std::vector<shard::Parameter> kept);
   Agreement agree(bool joined);
-  // What every rank says, in the order of their numbers.
-  std::vector<int64_t> exchange(const std::vector<int64_t>& own) const;
   void update_parameters(double norm);
   void send_updated() const;
   void count_sent_by_others() const;
   void await_all_updates(const std::exception_ptr& failure);
   void publish_parameters();
+  void take_updated() const;
+  void restore_frozen(const Restored& restored) const;
   void end_round();
   void agree_on_order(std::vector<Place>& places) const;
   void agree_if_writing(Access access, const std::function<void()>& part) const;
   void pin_all(const std::vector<at::Tensor>& tensors) const;
   void check_not_lent(const std::vector<Place>& places) const;
-  void check_nothing_lent() const;
   void lend_a_copy(const Place& place) const;
   void write_back(const Place& place) const;
 
@@ -150,6 +196,7 @@ class EngineState {
   Config config_;
   int64_t accumulation_steps_ = 1;
   int num_states_ = 0; // of the optimizer, per parameter
+  bool has_own_optimizer_ = false; // the program's
   std::vector<std::unique_ptr<shard::Partition>> partitions_;
   std::vector<const shard::Partition*> trainable_;
   std::vector<const shard::Partition*> frozen_;

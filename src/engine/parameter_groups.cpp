@@ -19,6 +19,7 @@ ParameterGroups::ParameterGroups(
          pattern.weight_decay.value_or(config.optimizer.weight_decay)});
   }
   groups_.push_back({config.optimizer.lr, config.optimizer.weight_decay});
+  set_rates_.resize(groups_.size());
 
   std::vector<bool> used(groups_.size());
   for (const auto& parameter : all) {
@@ -94,6 +95,7 @@ void ParameterGroups::set_lr(int group, double lr) {
         ". Fix: pass one that is finite and not negative"));
   }
   groups_[static_cast<size_t>(group)].lr = lr;
+  set_rates_[static_cast<size_t>(group)] = lr;
 }
 
 } // namespace zero::engine

@@ -5,6 +5,7 @@
 #include <zero/config.h>
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -48,11 +49,16 @@ class ParameterGroups {
   // or the rate is not a number >= 0.
   void set_lr(double lr);
   void set_lr(int group, double lr);
+  // Those that were set, by group.
+  std::vector<std::optional<double>> set_rates() const {
+    return set_rates_;
+  }
 
  private:
   int group_of(const shard::Parameter& parameter) const;
 
   std::vector<Settings> groups_; // as configured; the last one is the rest
+  std::vector<std::optional<double>> set_rates_; // by group
   std::vector<ParameterGroup> patterns_; // of all groups but the last
   std::vector<std::vector<int>> membership_; // by partition, parameter
   std::unique_ptr<optim::Schedule> schedule_;

@@ -84,6 +84,7 @@ EngineState::EngineState(
   }
   base::keep_large_tensors();
   accumulation_steps_ = config_.batch_sizes(group_->size()).accumulation;
+  has_own_optimizer_ = optimizer != nullptr;
   if (!optimizer) {
     optimizer = make_optimizer(config_);
   }

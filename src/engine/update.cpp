@@ -193,9 +193,27 @@ void Update::count() {
     const int count =
         partitions_[static_cast<size_t>(i)]->layout().num_parameters();
     for (int number = 0; number < count; ++number) {
-      num_updates(i, number) += reducer_.has_gradient({i, number}) ? 1 : 0;
+      num_updates_[static_cast<size_t>(i)][static_cast<size_t>(number)] +=
+          reducer_.has_gradient({i, number}) ? 1 : 0;
     }
   }
+}
+
+size_t Update::index_of(const shard::Partition* partition) const {
+  return static_cast<size_t>(
+      std::ranges::find(partitions_, partition) - partitions_.begin());
+}
+
+int64_t Update::num_updates(const shard::Partition* partition, int number)
+    const {
+  return num_updates_[index_of(partition)][static_cast<size_t>(number)];
+}
+
+void Update::set_num_updates(
+    const shard::Partition* partition,
+    int number,
+    int64_t count) {
+  num_updates_[index_of(partition)][static_cast<size_t>(number)] = count;
 }
 
 } // namespace zero::engine

@@ -44,6 +44,13 @@ class Update {
   // The update is complete everywhere: parameters that took part count it.
   void count();
 
+  // Of a parameter of a partition that was added.
+  int64_t num_updates(const shard::Partition* partition, int number) const;
+  void set_num_updates(
+      const shard::Partition* partition,
+      int number,
+      int64_t count);
+
   Journal& journal() {
     return journal_;
   }
@@ -77,10 +84,7 @@ class Update {
       const Run& run,
       int64_t begin,
       int64_t numel) const;
-  int64_t& num_updates(int partition, int parameter) {
-    return num_updates_[static_cast<size_t>(partition)]
-                       [static_cast<size_t>(parameter)];
-  }
+  size_t index_of(const shard::Partition* partition) const;
 
   std::vector<const shard::Partition*> partitions_;
   const reduce::Reducer& reducer_;

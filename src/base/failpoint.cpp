@@ -1,0 +1,106 @@
+#include "base/failpoint.h"
+
+#include <cerrno>
+#include <charconv>
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+#include <deque>
+#include <optional>
+#include <string>
+#include <string_view>
+
+namespace zero::base::detail {
+
+namespace {
+
+constexpr const char* kVariable = "ZERO_FAILPOINT";
+
+struct Failpoint {
+  std::string name;
+  std::string action;
+  int64_t at = 1;
+  std::atomic<int64_t> times = 0;
+};
+
+// A test that names what does not exist would pass for the wrong reason.
+[[noreturn]] void refuse(std::string_view text) {
+  std::fprintf(
+      stderr,
+      "%s: '%.*s' is not name:action[@times][:rank] with an action of kill, "
+      "stop, enospc or eio\n",
+      kVariable,
+      static_cast<int>(text.size()),
+      text.data());
+  std::_Exit(2);
+}
+
+std::string_view take_until(std::string_view& text, char end) {
+  const size_t found = text.find(end);
+  const std::string_view taken = text.substr(0, found);
+  text = found == std::string_view::npos ? std::string_view()
+                                         : text.substr(found + 1);
+  return taken;
+}
+
+bool is_known(std::string_view action) {
+  return action == "kill" || action == "stop" || action == "enospc" ||
+      action == "eio";
+}
+
+void add(std::deque<Failpoint>& all, std::string_view text) {
+  std::string_view rest = text;
+  const auto name = take_until(rest, ':');
+  auto action = take_until(rest, ':');
+  const auto rank = rest;
+  auto times = action;
+  action = take_until(times, '@');
+  const char* own_rank = std::getenv("ZERO_RANK");
+  if (!rank.empty() && rank != (own_rank == nullptr ? "0" : own_rank)) {
+    return;
+  }
+  auto& point = all.emplace_back();
+  point.name = name;
+  point.action = action;
+  const auto parsed =
+      std::from_chars(times.data(), times.data() + times.size(), point.at);
+  if (name.empty() || !is_known(action) ||
+      (!times.empty() && parsed.ptr != times.data() + times.size())) {
+    refuse(text);
+  }
+}
+
+std::deque<Failpoint>& failpoints() {
+  static std::deque<Failpoint> all = [] {
+    std::deque<Failpoint> found;
+    const char* variable = std::getenv(kVariable);
+    std::string_view rest = variable == nullptr ? "" : variable;
+    while (!rest.empty()) {
+      add(found, take_until(rest, ','));
+    }
+    return found;
+  }();
+  return all;
+}
+
+} // namespace
+
+const bool has_failpoints = std::getenv(kVariable) != nullptr;
+
+int hit_failpoint(const char* name) {
+  for (Failpoint& point : failpoints()) {
+    if (point.name != name || ++point.times != point.at) {
+      continue;
+    }
+    if (point.action == "kill") {
+      std::raise(SIGKILL);
+    } else if (point.action == "stop") {
+      std::raise(SIGSTOP);
+    } else {
+      return point.action == "enospc" ? ENOSPC : EIO;
+    }
+  }
+  return 0;
+}
+
+} // namespace zero::base::detail

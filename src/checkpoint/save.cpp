@@ -1,0 +1,212 @@
+// How an engine's state becomes a checkpoint.
+#include <ATen/Context.h>
+#include <c10/core/GradMode.h>
+#include <zero/engine.h>
+#include <zero/version.h>
+
+#include <algorithm>
+#include <ctime>
+#include <filesystem>
+#include <optional>
+
+#include "base/activity.h"
+#include "base/error.h"
+#include "base/file_io.h"
+#include "checkpoint/checkpoint_folder.h"
+#include "checkpoint/manifest.h"
+#include "checkpoint/random_state.h"
+#include "checkpoint/shard_writer.h"
+#include "checkpoint/vote.h"
+#include "engine/engine_state.h"
+
+namespace zero {
+
+using checkpoint::Manifest;
+using checkpoint::SavedShard;
+using checkpoint::ShardTensor;
+using engine::EngineState;
+using shard::Partition;
+
+namespace {
+
+std::string now_in_utc() {
+  const std::time_t now = std::time(nullptr);
+  std::tm parts = {};
+  ::gmtime_r(&now, &parts);
+  char text[32];
+  std::strftime(text, sizeof(text), "%Y-%m-%dT%H:%M:%SZ", &parts);
+  return text;
+}
+
+// What a rank owns of a parameter and of its optimizer state, from where it
+// lies. `which` is -1 for the parameter itself, else the number of the state.
+ShardTensor own_part(const Partition& partition, int number, int which) {
+  const auto& parameter = partition.parameter(number);
+  const auto whole = partition.layout().parameter(number);
+  ShardTensor tensor;
+  tensor.key = which < 0 ? checkpoint::parameter_key(parameter.name())
+                         : checkpoint::state_key(which, parameter.name());
+  tensor.dtype = which < 0 ? partition.dtype() : partition.state_dtype();
+  tensor.sizes = parameter.tensor.sizes().vec();
+  const int rank = partition.rank();
+  partition.layout().for_each_slice(whole, [&](const auto& slice) {
+    if (slice.rank == rank) {
+      const int64_t flat = slice.range.begin;
+      tensor.parts.push_back(
+          {{flat - whole.begin, slice.range.end - whole.begin},
+           which < 0
+               ? partition.parameter_at(rank, flat, slice.shard_offset)
+               : partition.state_at(rank, which, flat, slice.shard_offset)});
+    }
+  });
+  return tensor;
+}
+
+ShardTensor whole_tensor(const std::string& key, const at::Tensor& tensor) {
+  return {
+      key,
+      tensor.scalar_type(),
+      tensor.sizes().vec(),
+      {{{0, tensor.numel()},
+        static_cast<const std::byte*>(tensor.const_data_ptr())}}};
+}
+
+// What this rank writes. `kept` is what has no other owner.
+std::vector<ShardTensor> own_tensors(
+    const EngineState& state,
+    std::vector<at::Tensor>& kept) {
+  std::vector<ShardTensor> tensors;
+  const auto add = [&](ShardTensor tensor) {
+    if (!tensor.parts.empty()) {
+      tensors.push_back(std::move(tensor));
+    }
+  };
+  for (const auto& partition : state.partitions()) {
+    const int num_states = partition->trainable() ? state.num_states() : 0;
+    for (int which = -1; which < num_states; ++which) {
+      for (int i = 0; i < partition->layout().num_parameters(); ++i) {
+        add(own_part(*partition, i, which));
+      }
+    }
+  }
+  if (state.rank() == 0) {
+    for (const auto& buffer : state.buffers()) {
+      if (buffer.tensor.numel() > 0) {
+        kept.push_back(buffer.tensor.detach().contiguous());
+        add(whole_tensor(checkpoint::buffer_key(buffer.name()), kept.back()));
+      }
+    }
+  }
+  kept.push_back(checkpoint::random_state());
+  add(whole_tensor(checkpoint::kRandomKey, kept.back()));
+  return tensors;
+}
+
+Manifest manifest_of(EngineState& state, const SaveOptions& options) {
+  Manifest manifest{
+      .libzero_version = ZERO_VERSION,
+      .saved_at = now_in_utc(),
+      .step = state.global_step(),
+      .stage = state.config().zero_optimization.stage,
+      .optimizer = checkpoint::optimizer_name(state),
+      .num_states = state.num_states(),
+      .set_rates = state.groups().set_rates(),
+      .parameters = {},
+      .buffers = {},
+      .shards = {},
+      .sampler = options.sampler,
+      .notes = options.notes,
+      .configuration = state.config().to_json()};
+  for (const auto& partition : state.partitions()) {
+    for (int i = 0; i < partition->layout().num_parameters(); ++i) {
+      const auto& parameter = partition->parameter(i);
+      manifest.parameters.push_back(
+          {parameter.names,
+           partition->dtype(),
+           parameter.tensor.sizes().vec(),
+           parameter.tensor.strides().vec(),
+           partition->trainable(),
+           state.num_updates(*partition, i)});
+    }
+  }
+  // As the module has them; partitions have them in the order of backward.
+  std::ranges::reverse(manifest.parameters);
+  for (const auto& buffer : state.buffers()) {
+    manifest.buffers.push_back(
+        {buffer.name(),
+         buffer.tensor.scalar_type(),
+         buffer.tensor.sizes().vec()});
+  }
+  return manifest;
+}
+
+// Whether ranks of other hosts have written to the same folder.
+void check_is_there(const std::string& path, int64_t bytes) {
+  std::error_code error;
+  const auto found = std::filesystem::file_size(path, error);
+  if (error || static_cast<int64_t>(found) != bytes) {
+    throw IoError(c10::str(
+        "'",
+        path,
+        "' is not where rank 0 looks for it. Fix: save into a folder that all "
+        "hosts share"));
+  }
+}
+
+} // namespace
+
+std::string Engine::save(const std::string& folder, const SaveOptions& options)
+    const {
+  const base::Span span(base::Activity::save);
+  const c10::NoGradGuard no_grad;
+  EngineState& state = *state_;
+  state.check_between_rounds("save");
+  const std::string what = c10::str("save into '", folder, "'");
+  const auto require = [&](const checkpoint::Attempt& own) {
+    const auto vote = checkpoint::vote(state, own);
+    if (vote.worst != checkpoint::Outcome::done) {
+      checkpoint::throw_failure(own, vote, what);
+    }
+  };
+
+  std::optional<checkpoint::NewCheckpoint> made; // by rank 0
+  require(checkpoint::attempt([&] {
+    if (state.rank() == 0) {
+      made.emplace(folder, state.global_step());
+    }
+  }));
+  const std::string path =
+      checkpoint::text_of_rank_0(state, made ? made->path() : "");
+
+  SavedShard own;
+  require(checkpoint::attempt([&] {
+    std::vector<at::Tensor> kept;
+    const auto tensors = own_tensors(state, kept);
+    own = checkpoint::write_shard(
+        path + '/' + checkpoint::shard_name(state.rank()), tensors);
+  }));
+
+  const auto shards =
+      state.exchange({own.bytes, static_cast<int64_t>(own.checksum)});
+  std::string committed;
+  require(checkpoint::attempt([&] {
+    if (!made) {
+      return;
+    }
+    Manifest manifest = manifest_of(state, options);
+    for (size_t i = 0; i < shards.size(); i += 2) {
+      manifest.shards.push_back(
+          {shards[i], static_cast<uint64_t>(shards[i + 1])});
+      check_is_there(
+          path + '/' + checkpoint::shard_name(static_cast<int>(i / 2)),
+          shards[i]);
+    }
+    base::write_file(
+        path + '/' + checkpoint::kManifestName, manifest.to_json());
+    committed = made->commit();
+    checkpoint::remove_old_checkpoints(folder, options.keep);
+  }));
+  return checkpoint::text_of_rank_0(state, committed);
+}
+
+} // namespace zero
