@@ -43,8 +43,8 @@ class SafetensorsWriter {
 
   base::NewFile file_;
   std::vector<TensorEntry> tensors_;
+  size_t expected_bytes_ = 0; // known when the header is made
   std::string header_;
-  size_t expected_bytes_ = 0;
   size_t written_bytes_ = 0;
 };
 

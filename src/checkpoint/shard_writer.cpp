@@ -5,6 +5,8 @@
 #include <memory>
 
 #include "base/checksum.h"
+#include "base/error.h"
+#include "base/failpoint.h"
 #include "checkpoint/safetensors_writer.h"
 
 namespace zero::checkpoint {
@@ -112,6 +114,10 @@ SavedShard write_shard(
   for (const auto& tensor : tensors) {
     metadata[tensor.key] =
         describe_content(ranges_of(tensor), blocks.write(tensor));
+  }
+  if (const int error = base::failpoint("save.shard"); error != 0) {
+    throw IoError(base::system_message(
+        c10::str("cannot write '", path, "'"), "write", error));
   }
   file.replace_metadata(metadata);
   file.commit();

@@ -33,11 +33,13 @@ ZeRO's stage, and three sections of the trainer's own, "model", "data" and
 
 DIR gets metrics.jsonl, config.json, run.json, report.html, a folder for
 TensorBoard, and the model: model/ as it is at the end, best/ as it was when the
-evaluation was best. Without --out it is runs/NAME-1, or the next free number.
+evaluation was best; checkpoints/, to go on from with --resume. Without --out it
+is runs/NAME-1, or the next free number.
 
 Without -n the process joins the world it was started in (zero run, torchrun
---no-python, mpirun, srun), or is the only rank. Ctrl-C ends the run after the step,
-with all that is written; a second one kills it.)";
+--no-python, mpirun, srun), or is the only rank. Ctrl-C or SIGTERM, at any rank, ends
+the run after the step, with a checkpoint; a second one kills it. SIGUSR1 asks for a
+checkpoint.)";
 
 constexpr double kGraceSeconds = 120; // for the step, and for writing
 // After rank 0 has said what is wrong.
@@ -64,6 +66,9 @@ std::vector<std::string> training_command(const TrainArguments& arguments) {
   if (arguments.options.overwrite) {
     command.emplace_back("--overwrite");
   }
+  if (arguments.options.resume) {
+    command.emplace_back("--resume");
+  }
   if (arguments.options.trace) {
     command.emplace_back("--trace");
   }
@@ -76,10 +81,7 @@ int start_ranks(TrainArguments& arguments) {
     arguments.options.out = tasks::next_output_folder(arguments.file);
   }
   const bool is_new = !std::filesystem::exists(arguments.options.out);
-  {
-    const tasks::OutputFolder check(
-        arguments.options.out, arguments.options.overwrite);
-  }
+  { const auto check = tasks::open_output(arguments.options); }
   pass_terminal_on();
   launch::RunOptions run;
   run.num_ranks = arguments.ranks;
@@ -150,13 +152,23 @@ void add_train_command(CLI::App& app, int& exit_code) {
       ->type_name("KEY=VALUE")
       ->expected(1)
       ->take_all();
-  command->add_option("--out", arguments->options.out, "The folder for results")
-      ->type_name("DIR")
-      ->check(not_empty());
-  command->add_flag(
+  auto* out = command
+                  ->add_option(
+                      "--out", arguments->options.out, "The folder for results")
+                  ->type_name("DIR")
+                  ->check(not_empty());
+  auto* overwrite = command->add_flag(
       "--overwrite",
       arguments->options.overwrite,
       "Replace the run that is in DIR");
+  command
+      ->add_flag(
+          "--resume",
+          arguments->options.resume,
+          "Go on from the newest checkpoint in DIR, with any number of ranks; "
+          "begin if there is none")
+      ->needs(out)
+      ->excludes(overwrite);
   command->add_flag(
       "--trace",
       arguments->options.trace,

@@ -5,6 +5,8 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <filesystem>
+#include <nlohmann/json.hpp>
 #include <utility>
 
 #include "base/error.h"
@@ -26,6 +28,27 @@ MetricsFile::MetricsFile(std::string path)
     fail("fstat", errno);
   }
   bytes_ = found.st_size;
+}
+
+void MetricsFile::cut_after(const std::string& path, int64_t step) {
+  if (!std::filesystem::exists(path)) {
+    return;
+  }
+  const std::string text = base::read_file(path, "'" + path + "'");
+  std::string kept;
+  size_t begin = 0;
+  for (size_t end = text.find('\n'); end != std::string::npos;
+       begin = end + 1, end = text.find('\n', begin)) {
+    const std::string_view line(text.data() + begin, end - begin);
+    const auto json = nlohmann::json::parse(
+        line, /*callback=*/nullptr, /*allow_exceptions=*/false);
+    if (json.is_object() && json.contains("step") &&
+        json["step"].is_number_integer() &&
+        json["step"].get<int64_t>() <= step) {
+      kept.append(line).push_back('\n');
+    }
+  }
+  base::write_file(path, kept);
 }
 
 void MetricsFile::add(std::string_view line) {

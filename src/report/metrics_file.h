@@ -17,6 +17,9 @@ class MetricsFile {
   // Lines are added to what the file has. Throws: IoError.
   explicit MetricsFile(std::string path);
 
+  // Removes the lines of later steps, and what is no whole line.
+  static void cut_after(const std::string& path, int64_t step);
+
   // Throws: IoError if there is no room; the file then ends with the line
   // before.
   void add(std::string_view line);

@@ -28,6 +28,7 @@ constexpr std::initializer_list<const char*> kRunNames{
     "trace.json",
     "model",
     "best",
+    "checkpoints",
     "tensorboard"};
 
 // Without slashes at its end, so that paths in it have one.
@@ -90,20 +91,20 @@ void FolderLock::open_and_lock(const std::string& folder) {
   file_ = std::move(file);
 }
 
-OutputFolder::OutputFolder(std::string folder, bool overwrite)
+OutputFolder::OutputFolder(std::string folder, IfThereIsARun what_then)
     : folder_(made(std::move(folder))), lock_(folder_) {
-  refuse_what_is_there(overwrite);
+  refuse_what_is_there(what_then);
 }
 
 // What is not known to be a run's is never removed.
-void OutputFolder::refuse_what_is_there(bool overwrite) const {
+void OutputFolder::refuse_what_is_there(IfThereIsARun what_then) const {
   const bool has_run = is_of_a_run(path("run.json"));
-  if (has_run && !overwrite) {
+  if (has_run && what_then == IfThereIsARun::refuse) {
     throw ConfigError(c10::str(
         "the output folder '",
         folder_,
-        "' has a run already. Fix: name another one with --out, or add "
-        "--overwrite to lose that run"));
+        "' has a run already. Fix: name another one with --out, add --resume "
+        "to go on with that run, or --overwrite to lose it"));
   }
   for (const char* name : kRunNames) {
     if (!has_run && std::filesystem::exists(path(name))) {

@@ -1,6 +1,6 @@
 // Defines OutputFolder: where a run leaves what it makes, and nobody else's.
 //
-//   OutputFolder folder("runs/first", /*overwrite=*/false);
+//   OutputFolder folder("runs/first", IfThereIsARun::refuse);
 //   folder.remove_old_run();
 //   folder.path("metrics.jsonl");
 //
@@ -31,12 +31,14 @@ class FolderLock {
   base::UniqueFd file_;
 };
 
+enum class IfThereIsARun { refuse, overwrite, go_on };
+
 class OutputFolder {
  public:
-  // Makes the folder. Throws: ConfigError if it has a run already, unless that
-  // is to be overwritten, or files of the same names that are no run's, or
-  // another run is at work in it; IoError.
-  OutputFolder(std::string folder, bool overwrite);
+  // Makes the folder. Throws: ConfigError if it has a run already that is to be
+  // refused, or files of the same names that are no run's, or another run is at
+  // work in it; IoError.
+  OutputFolder(std::string folder, IfThereIsARun what_then);
 
   void remove_old_run() const;
 
@@ -48,7 +50,7 @@ class OutputFolder {
   }
 
  private:
-  void refuse_what_is_there(bool overwrite) const;
+  void refuse_what_is_there(IfThereIsARun what_then) const;
 
   std::string folder_;
   FolderLock lock_;

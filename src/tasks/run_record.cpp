@@ -37,10 +37,16 @@ std::string made_folder(const std::string& path) {
 
 // First of all: by this a folder is known to be a run's, and what is in it not
 // to be that of the run before.
-RecordJson begun(const OutputFolder& folder) {
+RecordJson begun(
+    const OutputFolder& folder,
+    std::optional<int64_t> resumed_at) {
   RecordJson facts{{"ended", kRunning}};
   write_facts_to(folder.path("run.json"), facts);
-  folder.remove_old_run();
+  if (resumed_at) {
+    report::MetricsFile::cut_after(folder.path("metrics.jsonl"), *resumed_at);
+  } else {
+    folder.remove_old_run();
+  }
   return facts;
 }
 
@@ -92,15 +98,18 @@ OutputFolder open_output(const TrainOptions& options) {
   return {
       options.out.empty() ? next_output_folder(options.config_path)
                           : options.out,
-      options.overwrite};
+      options.resume          ? IfThereIsARun::go_on
+          : options.overwrite ? IfThereIsARun::overwrite
+                              : IfThereIsARun::refuse};
 }
 
 RunRecord::RunRecord(
     const TrainConfig& config,
     const TrainOptions& options,
-    OutputFolder folder)
+    OutputFolder folder,
+    std::optional<int64_t> resumed_at)
     : folder_(std::move(folder)),
-      facts_(begun(folder_)),
+      facts_(begun(folder_, resumed_at)),
       metrics_(folder_.path("metrics.jsonl")),
       events_(made_folder(folder_.path("tensorboard"))),
       progress_(options.terminal_fd) {
@@ -225,6 +234,12 @@ void end_unended_run(const std::string& folder, const std::string& how) {
 
 void RunRecord::say(const std::string& line) {
   progress_.line(line);
+}
+
+void RunRecord::note(int64_t step, const std::string& what) {
+  metrics_.add(to_line({{"step", step}, {"note", what}}));
+  events_.add_text("note", what, step);
+  say(what);
 }
 
 void RunRecord::add(const UpdateRecord& update) {

@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -27,6 +28,7 @@ struct TrainOptions {
   std::string config_path; // gives the run its name
   std::string out; // empty: the next free folder of runs/
   bool overwrite = false;
+  bool resume = false;
   bool trace = false;
   int terminal_fd = -1;
 };
@@ -90,16 +92,20 @@ OutputFolder open_output(const TrainOptions& options);
 
 class RunRecord {
  public:
-  // What was in the folder is removed. Throws: IoError.
+  // What was in the folder is removed; with a step that the run goes on from,
+  // only what was written of later ones. Throws: IoError.
   RunRecord(
       const TrainConfig& config,
       const TrainOptions& options,
-      OutputFolder folder);
+      OutputFolder folder,
+      std::optional<int64_t> resumed_at);
 
   // Says and writes down what begins.
   void begin(const RunFacts& facts);
 
   void say(const std::string& line);
+  // Says it, and marks the step in the report.
+  void note(int64_t step, const std::string& what);
   void add(const UpdateRecord& update);
   void add(const EvaluationRecord& evaluation);
 

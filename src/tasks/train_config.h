@@ -72,6 +72,11 @@ struct TrainSection {
   int64_t evaluate_every = 0; // steps; 0: at the end only
   std::optional<int64_t> evaluate_samples; // all
   int64_t report_every = 10; // steps
+  // Checkpoints, to go on from: at the end, when the run is stopped, and
+  int64_t save_every = 0; // steps; 0: not by steps
+  double save_minutes = 0; // 0: not by time
+  bool save_at_end = true;
+  int keep_checkpoints = 2; // the newest; 0: all
   // text: generated after each evaluation, and kept with its results
   int64_t sample_tokens = 0;
   std::string sample_prompt; // empty: the first token of the text

@@ -103,6 +103,10 @@ void visit_train(Visitor&& visit, Owner& train, bool is_text) {
   visit("evaluate_every", train.evaluate_every, config::kWholeNotNegative);
   visit("evaluate_samples", train.evaluate_samples, config::kCount);
   visit("report_every", train.report_every, config::kCount);
+  visit("save_every", train.save_every, config::kWholeNotNegative);
+  visit("save_minutes", train.save_minutes, config::kNotNegative);
+  visit("save_at_end", train.save_at_end, config::kAnyNumber);
+  visit("keep_checkpoints", train.keep_checkpoints, config::kWholeNotNegative);
   if (is_text) {
     visit("sample_tokens", train.sample_tokens, config::kWholeNotNegative);
     visit("sample_prompt", train.sample_prompt, config::kAnyNumber);

@@ -15,11 +15,14 @@
 #include "base/error.h"
 #include "base/file_io.h"
 #include "base/memory.h"
+#include "checkpoint/checkpoint_folder.h"
 #include "data/prefetcher.h"
 #include "report/trace_file.h"
 #include "tasks/all_spans.h"
 #include "tasks/evaluate.h"
 #include "tasks/nonfinite.h"
+#include "tasks/results_text.h"
+#include "tasks/save_request.h"
 #include "tasks/stop_request.h"
 #include "tasks/task.h"
 #include "tasks/together.h"
@@ -33,6 +36,7 @@ namespace {
 
 constexpr size_t kBatchesAhead = 3;
 constexpr size_t kMaxTraceSpans = 1'000'000;
+constexpr const char* kResultsNote = "results";
 
 int64_t num_parameters(const torch::nn::Module& module) {
   int64_t count = 0;
@@ -64,13 +68,23 @@ class Trainer {
     count_parameters_ = num_parameters(*task_->module());
     engine_.emplace(world_, task_->module(), config_.zero);
     stop_.emplace(); // what is begun here has an end
+    const auto resumed_at = resume();
+    num_steps_ = config_.train.steps.value_or(steps_of_epochs());
+    if (resumed_at.value_or(0) > num_steps_) {
+      throw ConfigError(c10::str(
+          "the run has ",
+          *resumed_at,
+          " steps behind it, and is to have ",
+          num_steps_,
+          ". Fix: raise train.steps or train.epochs"));
+    }
     together(world_, [&] { // when nothing can be wrong with the run any more
       if (output) {
-        record_ =
-            std::make_unique<RunRecord>(config_, options_, std::move(*output));
+        record_ = std::make_unique<RunRecord>(
+            config_, options_, std::move(*output), resumed_at);
       }
     });
-    num_steps_ = config_.train.steps.value_or(steps_of_epochs());
+    saved_at_ = base::Clock::now();
   }
 
   bool run() {
@@ -82,11 +96,18 @@ class Trainer {
       while (engine_->global_step() < num_steps_ && !stopped_) {
         train_step();
         const int64_t step = engine_->global_step();
+        if (!stopped_ && step < num_steps_ && is_checkpoint_due(step)) {
+          save_checkpoint();
+        }
         const int64_t every = config_.train.evaluate_every;
         const bool is_due = every > 0 && step % every == 0;
         if (!stopped_ && is_due && step < num_steps_) {
           evaluate(step);
         }
+      }
+      if ((stopped_ || config_.train.save_at_end) &&
+          saved_step_ != engine_->global_step()) {
+        save_checkpoint();
       }
       save("model"); // whatever becomes of the evaluation
       if (!stopped_) {
@@ -150,7 +171,7 @@ class Trainer {
     const auto start = base::Clock::now();
     const auto before = base::activity_seconds();
     engine_->reset_traffic();
-    const double epoch = epoch_of(engine_->global_step() + 1);
+    const double epoch = epoch_after(sizes_.train);
     std::vector<Batch> batches;
     Round round;
     StepResult result;
@@ -167,6 +188,7 @@ class Trainer {
       });
       result = step_after(batches);
     } while (result.abandoned);
+    position_ += sizes_.train;
     remember_activity(before);
     if (record_ == nullptr) {
       return;
@@ -217,8 +239,17 @@ class Trainer {
       sampler_.emplace(
           task_->num_training_samples(),
           SamplerOptions{.seed = static_cast<uint64_t>(config_.train.seed)});
+      sampler_->restore(sampler_state());
     }
     return *sampler_;
+  }
+
+  // Of what is trained on; the sampler itself is ahead.
+  SamplerState sampler_state() const {
+    return {
+        .num_samples = task_->num_training_samples(),
+        .seed = static_cast<uint64_t>(config_.train.seed),
+        .position = position_};
   }
 
   double train_on(const Batch& batch) {
@@ -257,7 +288,8 @@ class Trainer {
          waited_,
          communicated_,
          static_cast<double>(resident_),
-         failure == nullptr ? 0.0 : 1.0});
+         failure == nullptr ? 0.0 : 1.0,
+         save_request_.take() || is_save_time() ? 1.0 : 0.0});
     try {
       throw_first(world_, rows, /*column=*/5, failure);
     } catch (...) {
@@ -280,6 +312,7 @@ class Trainer {
       }
       round.loss += row[0] / static_cast<double>(rows.size());
       stopped_ = stopped_ || row[1] != 0;
+      save_asked_ = save_asked_ || row[6] != 0;
       round.waiting.push_back(row[2]);
       round.communication.push_back(row[3]);
       round.resident.push_back(static_cast<int64_t>(row[4]));
@@ -347,7 +380,7 @@ class Trainer {
       return; // a part of the samples is no result
     }
     const Results results = task_->results(evaluated.sums);
-    const bool is_best = is_better(results, best_);
+    const bool is_best = is_better(results, results_.best);
     if (record_ != nullptr) {
       record_->add(EvaluationRecord{
           .step = step,
@@ -357,7 +390,7 @@ class Trainer {
           .text = evaluated.text,
           .is_best = is_best});
     }
-    last_ = results;
+    results_.last = results;
     if (!evaluated.is_finite()) {
       throw NonfiniteError(c10::str(
           "the loss of the evaluation after step ",
@@ -366,9 +399,96 @@ class Trainer {
           "rate"));
     }
     if (is_best) {
-      best_ = results;
-      best_step_ = step;
+      results_.best = results;
+      results_.best_step = step;
       save("best");
+    }
+  }
+
+  // ---- checkpoints -------------------------------------------------------
+
+  std::string checkpoints() const {
+    return options_.out + "/checkpoints";
+  }
+
+  // The step that the run goes on from, if there is one.
+  std::optional<int64_t> resume() {
+    bool is_there = false;
+    together(world_, [&] {
+      is_there = options_.resume && world_.rank() == 0 &&
+          !checkpoint::find_checkpoints(checkpoints()).empty();
+    });
+    if (exchange_rows(world_, {is_there ? 1.0 : 0.0}).front().front() == 0) {
+      resumed_from_ = options_.resume ? "nothing: there is no checkpoint" : "";
+      return std::nullopt;
+    }
+    const auto loaded = engine_->load(checkpoints());
+    if (loaded.sampler) {
+      if (loaded.sampler->num_samples != task_->num_training_samples() ||
+          loaded.sampler->seed != sampler_state().seed) {
+        throw ConfigError(c10::str(
+            "the checkpoint '",
+            loaded.path,
+            "' is of a run on ",
+            loaded.sampler->num_samples,
+            " samples with seed ",
+            loaded.sampler->seed,
+            ", this one has ",
+            task_->num_training_samples(),
+            " with seed ",
+            config_.train.seed,
+            ". Fix: resume with the data and the seed it had, or begin a run "
+            "of its own with model.load"));
+      }
+      position_ = loaded.sampler->position;
+    }
+    if (const auto found = loaded.notes.find(kResultsNote);
+        found != loaded.notes.end()) {
+      results_ = results_from_text(found->second);
+    }
+    saved_step_ = loaded.step;
+    resumed_from_ = c10::str("step ", loaded.step, ", ", loaded.path);
+    return loaded.step;
+  }
+
+  // By the clock of rank 0.
+  bool is_save_time() const {
+    return world_.rank() == 0 && config_.train.save_minutes > 0 &&
+        base::seconds_since(saved_at_) >= 60 * config_.train.save_minutes;
+  }
+
+  bool is_checkpoint_due(int64_t step) const {
+    const int64_t every = config_.train.save_every;
+    return save_asked_ || (every > 0 && step % every == 0);
+  }
+
+  void save_checkpoint() {
+    const auto start = base::Clock::now();
+    // Where it is, only rank 0 knows if the folder was chosen there.
+    const std::string folder =
+        record_ == nullptr ? "" : record_->folder().path("checkpoints");
+    std::string path;
+    try {
+      path = engine_->save(
+          folder,
+          {.keep = config_.train.keep_checkpoints,
+           .sampler = sampler_state(),
+           .notes = {{kResultsNote, to_text(results_)}}});
+    } catch (const IoError& error) {
+      if (record_ == nullptr) { // rank 0 tells of it
+        throw FailedElsewhere(error.what());
+      }
+      throw;
+    }
+    save_asked_ = false;
+    saved_step_ = engine_->global_step();
+    saved_at_ = base::Clock::now();
+    if (record_ != nullptr) {
+      record_->say(c10::str(
+          "saved    ",
+          path,
+          " in ",
+          base::in_time(base::seconds_since(start))));
     }
   }
 
@@ -425,6 +545,9 @@ class Trainer {
          .num_epochs = epoch_of(num_steps_),
          .report_every = config_.train.report_every,
          .memory = engine_->memory()});
+    if (!resumed_from_.empty()) {
+      record_->note(engine_->global_step(), "resumed  from " + resumed_from_);
+    }
   }
 
   void conclude(const std::string& how) {
@@ -432,9 +555,9 @@ class Trainer {
       record_->end(
           {.how = how,
            .step = engine_->global_step(),
-           .last = last_,
-           .best = best_,
-           .best_step = best_step_});
+           .last = results_.last,
+           .best = results_.best,
+           .best_step = results_.best_step});
     }
   }
 
@@ -445,6 +568,11 @@ class Trainer {
         1,
         static_cast<int64_t>(
             std::ceil(samples / static_cast<double>(sizes_.train))));
+  }
+
+  double epoch_after(int64_t samples) const {
+    return static_cast<double>(position_ + samples) /
+        static_cast<double>(task_->num_training_samples());
   }
 
   double epoch_of(int64_t step) const {
@@ -469,9 +597,14 @@ class Trainer {
   double communicated_ = 0;
   int64_t resident_ = 0; // bytes
 
-  Results last_;
-  Results best_;
-  int64_t best_step_ = 0;
+  KeptResults results_;
+
+  int64_t position_ = 0; // samples that were trained on
+  SaveRequest save_request_;
+  bool save_asked_ = false; // by any rank
+  base::TimePoint saved_at_;
+  int64_t saved_step_ = -1; // of the newest checkpoint
+  std::string resumed_from_; // empty: nobody asked
 
   std::optional<Sampler> sampler_; // of the prefetcher's thread
   std::optional<data::Prefetcher<Batch>> batches_; // last: it uses the above

@@ -17,15 +17,17 @@ TEST(OutputFolder, IsMadeAndIsOneRunsAtATime) {
   const test::TemporaryFolder folder;
   const std::string path = folder.path() / "a" / "b";
   {
-    const OutputFolder first(path, false);
+    const OutputFolder first(path, IfThereIsARun::refuse);
     EXPECT_TRUE(std::filesystem::is_directory(path));
     EXPECT_TRUE(
-        has(error_of([&] { const OutputFolder second(path, true); }),
+        has(error_of([&] {
+              const OutputFolder second(path, IfThereIsARun::overwrite);
+            }),
             "another run is at work"));
     EXPECT_FALSE(std::filesystem::is_empty(path)); // still locked
   }
   EXPECT_TRUE(std::filesystem::is_empty(path));
-  const OutputFolder again(path, false);
+  const OutputFolder again(path, IfThereIsARun::refuse);
 }
 
 TEST(OutputFolder, ARunIsNotLostUnasked) {
@@ -34,10 +36,10 @@ TEST(OutputFolder, ARunIsNotLostUnasked) {
   std::ofstream(path + "/metrics.jsonl") << "{}";
   std::ofstream(path + "/run.json") << R"({"ended": "finished"})";
   std::ofstream(path + "/notes.txt") << "mine";
-  EXPECT_TRUE(
-      has(error_of([&] { const OutputFolder run(path, false); }),
-          "has a run already"));
-  const OutputFolder run(path, true);
+  EXPECT_TRUE(has(
+      error_of([&] { const OutputFolder run(path, IfThereIsARun::refuse); }),
+      "has a run already"));
+  const OutputFolder run(path, IfThereIsARun::overwrite);
   EXPECT_TRUE(std::filesystem::exists(path + "/metrics.jsonl"));
   run.remove_old_run();
   EXPECT_FALSE(std::filesystem::exists(path + "/metrics.jsonl"));
@@ -49,9 +51,12 @@ TEST(OutputFolder, WhatIsNotARunsIsNeverLost) {
     const test::TemporaryFolder folder;
     const std::string path = folder.path();
     std::ofstream(path + "/" + name) << "mine";
-    for (const bool overwrite : {false, true}) {
+    for (const auto what_then :
+         {IfThereIsARun::refuse,
+          IfThereIsARun::overwrite,
+          IfThereIsARun::go_on}) {
       const std::string error =
-          error_of([&] { const OutputFolder run(path, overwrite); });
+          error_of([&] { const OutputFolder run(path, what_then); });
       EXPECT_TRUE(has(error, "which is not a run's")) << error;
     }
     EXPECT_EQ(test::read_file(path + "/" + name), "mine");
@@ -59,8 +64,8 @@ TEST(OutputFolder, WhatIsNotARunsIsNeverLost) {
 }
 
 TEST(OutputFolder, APlaceThatCannotBeWrittenToIsToldOf) {
-  const std::string error =
-      error_of([] { const OutputFolder run("/proc/no/such", false); });
+  const std::string error = error_of(
+      [] { const OutputFolder run("/proc/no/such", IfThereIsARun::refuse); });
   EXPECT_TRUE(has(error, "cannot make the folder")) << error;
 }
 
