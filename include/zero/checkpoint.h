@@ -15,9 +15,11 @@
 #include <zero/sampler.h>
 
 #include <cstdint>
+#include <future>
 #include <map>
 #include <optional>
 #include <string>
+#include <utility>
 
 namespace zero {
 
@@ -28,6 +30,24 @@ struct SaveOptions {
   int keep = 2;
   std::optional<SamplerState> sampler = {}; // to go on with the data
   std::map<std::string, std::string> notes = {}; // the program's own
+};
+
+// A checkpoint that is being written while training goes on.
+class SaveHandle {
+ public:
+  // Whether wait() would return at once. Ranks may differ for a moment.
+  bool done() const;
+  // Until it is complete and on the disk. Returns where it is. Throws: what
+  // Engine::save() does.
+  std::string wait() const {
+    return path_.get();
+  }
+
+ private:
+  friend class Engine;
+  explicit SaveHandle(std::shared_future<std::string> path)
+      : path_(std::move(path)) {}
+  std::shared_future<std::string> path_;
 };
 
 struct LoadOptions {

@@ -40,6 +40,9 @@ namespace zero {
 namespace engine {
 class EngineState;
 }
+namespace checkpoint {
+class BackgroundSaver;
+}
 
 struct StepResult {
   bool updated = false; // false while gradients accumulate
@@ -155,6 +158,12 @@ class Engine {
   std::string save(const std::string& folder, const SaveOptions& options = {})
       const;
 
+  // The same while training goes on: returns when this rank's part is copied.
+  // One at a time: another one waits for it, and so does the engine's end.
+  SaveHandle save_async(
+      const std::string& folder,
+      const SaveOptions& options = {});
+
   // Collective: goes on from the newest checkpoint in the folder, or from the
   // one that the folder is, with any number of ranks, at any stage. One that is
   // damaged is passed over with a warning. Gradients of an unfinished round are
@@ -171,6 +180,7 @@ class Engine {
 
  private:
   std::unique_ptr<engine::EngineState> state_;
+  std::shared_ptr<checkpoint::BackgroundSaver> saver_; // once it is needed
 };
 
 } // namespace zero

@@ -10,6 +10,7 @@
 
 #include "base/error.h"
 #include "base/log.h"
+#include "checkpoint/background_saver.h"
 #include "checkpoint/checkpoint_folder.h"
 #include "checkpoint/checkpoint_reader.h"
 #include "checkpoint/random_state.h"
@@ -329,6 +330,10 @@ LoadedCheckpoint Engine::load(
     const LoadOptions& options) {
   const c10::NoGradGuard no_grad;
   EngineState& state = *state_;
+  comm::Group& group = *state.group();
+  if (saver_) {
+    saver_->wait(); // what is being saved is the newest
+  }
   state.check_parameters();
   state.check_nothing_lent();
 
@@ -344,21 +349,22 @@ LoadedCheckpoint Engine::load(
       }
     }
   });
-  auto vote = checkpoint::vote(state, attempt);
+  auto vote = checkpoint::vote(group, attempt);
   bool is_half_loaded = false;
   const auto count = static_cast<size_t>(
-      state.exchange({static_cast<int64_t>(found.size())}).front());
+      group.exchange(CommOp::all_gather, {static_cast<int64_t>(found.size())})
+          .front());
   for (size_t i = 0; i < count; ++i) {
-    const std::string path = checkpoint::text_of_rank_0(
-        state, state.rank() == 0 ? found[i].path : "");
+    const std::string path =
+        checkpoint::text_of(group, state.rank() == 0 ? found[i].path : "");
     std::unique_ptr<Loader> loader;
     attempt = checkpoint::attempt(
         [&] { loader = std::make_unique<Loader>(state, path, options); });
-    vote = checkpoint::vote(state, attempt);
+    vote = checkpoint::vote(group, attempt);
     if (vote.worst == checkpoint::Outcome::done) {
       is_half_loaded = true;
       attempt = checkpoint::attempt([&] { loader->restore(); });
-      vote = checkpoint::vote(state, attempt);
+      vote = checkpoint::vote(group, attempt);
     }
     if (vote.worst == checkpoint::Outcome::done) {
       loader->restore_progress();
@@ -379,7 +385,7 @@ LoadedCheckpoint Engine::load(
   }
   try {
     checkpoint::throw_failure(
-        attempt, vote, c10::str("load from '", folder, "'"));
+        group, attempt, vote, c10::str("load from '", folder, "'"));
   } catch (...) {
     if (is_half_loaded) {
       state.fail_for_good(std::current_exception());

@@ -5,24 +5,20 @@
 #include <zero/version.h>
 
 #include <algorithm>
+#include <chrono>
 #include <ctime>
-#include <filesystem>
-#include <optional>
 
 #include "base/activity.h"
-#include "base/error.h"
-#include "base/file_io.h"
-#include "checkpoint/checkpoint_folder.h"
+#include "checkpoint/background_saver.h"
 #include "checkpoint/manifest.h"
 #include "checkpoint/random_state.h"
 #include "checkpoint/shard_writer.h"
-#include "checkpoint/vote.h"
+#include "checkpoint/write_checkpoint.h"
 #include "engine/engine_state.h"
 
 namespace zero {
 
 using checkpoint::Manifest;
-using checkpoint::SavedShard;
 using checkpoint::ShardTensor;
 using engine::EngineState;
 using shard::Partition;
@@ -140,17 +136,17 @@ Manifest manifest_of(EngineState& state, const SaveOptions& options) {
   return manifest;
 }
 
-// Whether ranks of other hosts have written to the same folder.
-void check_is_there(const std::string& path, int64_t bytes) {
-  std::error_code error;
-  const auto found = std::filesystem::file_size(path, error);
-  if (error || static_cast<int64_t>(found) != bytes) {
-    throw IoError(c10::str(
-        "'",
-        path,
-        "' is not where rank 0 looks for it. Fix: save into a folder that all "
-        "hosts share"));
+checkpoint::Snapshot snapshot_of(
+    EngineState& state,
+    const SaveOptions& options) {
+  state.check_between_rounds("save");
+  checkpoint::Snapshot snapshot{
+      .step = state.global_step(), .tensors = {}, .kept = {}, .manifest = {}};
+  snapshot.tensors = own_tensors(state, snapshot.kept);
+  if (state.rank() == 0) {
+    snapshot.manifest = manifest_of(state, options);
   }
+  return snapshot;
 }
 
 } // namespace
@@ -159,54 +155,28 @@ std::string Engine::save(const std::string& folder, const SaveOptions& options)
     const {
   const base::Span span(base::Activity::save);
   const c10::NoGradGuard no_grad;
-  EngineState& state = *state_;
-  state.check_between_rounds("save");
-  const std::string what = c10::str("save into '", folder, "'");
-  const auto require = [&](const checkpoint::Attempt& own) {
-    const auto vote = checkpoint::vote(state, own);
-    if (vote.worst != checkpoint::Outcome::done) {
-      checkpoint::throw_failure(own, vote, what);
-    }
-  };
+  if (saver_) {
+    saver_->wait(); // the newest one comes last
+  }
+  auto snapshot = snapshot_of(*state_, options);
+  return checkpoint::write_checkpoint(
+      *state_->group(), {folder, options.keep}, snapshot);
+}
 
-  std::optional<checkpoint::NewCheckpoint> made; // by rank 0
-  require(checkpoint::attempt([&] {
-    if (state.rank() == 0) {
-      made.emplace(folder, state.global_step());
-    }
-  }));
-  const std::string path =
-      checkpoint::text_of_rank_0(state, made ? made->path() : "");
+SaveHandle Engine::save_async(
+    const std::string& folder,
+    const SaveOptions& options) {
+  const base::Span span(base::Activity::save);
+  const c10::NoGradGuard no_grad;
+  if (!saver_) {
+    saver_ = std::make_shared<checkpoint::BackgroundSaver>(*state_->group());
+  }
+  return SaveHandle(
+      saver_->begin({folder, options.keep}, snapshot_of(*state_, options)));
+}
 
-  SavedShard own;
-  require(checkpoint::attempt([&] {
-    std::vector<at::Tensor> kept;
-    const auto tensors = own_tensors(state, kept);
-    own = checkpoint::write_shard(
-        path + '/' + checkpoint::shard_name(state.rank()), tensors);
-  }));
-
-  const auto shards =
-      state.exchange({own.bytes, static_cast<int64_t>(own.checksum)});
-  std::string committed;
-  require(checkpoint::attempt([&] {
-    if (!made) {
-      return;
-    }
-    Manifest manifest = manifest_of(state, options);
-    for (size_t i = 0; i < shards.size(); i += 2) {
-      manifest.shards.push_back(
-          {shards[i], static_cast<uint64_t>(shards[i + 1])});
-      check_is_there(
-          path + '/' + checkpoint::shard_name(static_cast<int>(i / 2)),
-          shards[i]);
-    }
-    base::write_file(
-        path + '/' + checkpoint::kManifestName, manifest.to_json());
-    committed = made->commit();
-    checkpoint::remove_old_checkpoints(folder, options.keep);
-  }));
-  return checkpoint::text_of_rank_0(state, committed);
+bool SaveHandle::done() const {
+  return path_.wait_for(std::chrono::seconds(0)) == std::future_status::ready;
 }
 
 } // namespace zero

@@ -85,9 +85,10 @@ class EngineState {
     return group_->size();
   }
   std::string prefix() const; // of messages
+  const std::shared_ptr<comm::Group>& group() const {
+    return group_;
+  }
   void barrier() const;
-  // What every rank says, in the order of their numbers.
-  std::vector<int64_t> exchange(const std::vector<int64_t>& own) const;
   // Collective: whether every rank says yes.
   bool agree_on(bool yes) const;
   bool is_parameter(const at::Tensor& tensor) const;
@@ -176,6 +177,8 @@ class EngineState {
       std::vector<shard::Parameter> thawed,
       std::vector<shard::Parameter> kept);
   Agreement agree(bool joined);
+  // What every rank says, in the order of their numbers.
+  std::vector<int64_t> exchange(const std::vector<int64_t>& own) const;
   void update_parameters(double norm);
   void send_updated() const;
   void count_sent_by_others() const;

@@ -6,6 +6,7 @@
 #include <torch/utils.h>
 #include <zero/sampler.h>
 
+#include <algorithm>
 #include <cmath>
 #include <numeric>
 #include <optional>
@@ -97,7 +98,7 @@ class Trainer {
         train_step();
         const int64_t step = engine_->global_step();
         if (!stopped_ && step < num_steps_ && is_checkpoint_due(step)) {
-          save_checkpoint();
+          begin_checkpoint();
         }
         const int64_t every = config_.train.evaluate_every;
         const bool is_due = every > 0 && step % every == 0;
@@ -105,6 +106,7 @@ class Trainer {
           evaluate(step);
         }
       }
+      finish_checkpoint(true);
       if ((stopped_ || config_.train.save_at_end) &&
           saved_step_ != engine_->global_step()) {
         save_checkpoint();
@@ -289,13 +291,16 @@ class Trainer {
          communicated_,
          static_cast<double>(resident_),
          failure == nullptr ? 0.0 : 1.0,
-         save_request_.take() || is_save_time() ? 1.0 : 0.0});
+         save_request_.take() || is_save_time() ? 1.0 : 0.0,
+         saving_ && saving_->done() ? 1.0 : 0.0});
     try {
       throw_first(world_, rows, /*column=*/5, failure);
     } catch (...) {
       save("model"); // as it was before the step
       throw;
     }
+    finish_checkpoint(
+        std::ranges::all_of(rows, [](const auto& row) { return row[7] != 0; }));
     Round round;
     for (size_t rank = 0; rank < rows.size(); ++rank) {
       const auto& row = rows[rank];
@@ -462,34 +467,42 @@ class Trainer {
     return save_asked_ || (every > 0 && step % every == 0);
   }
 
-  void save_checkpoint() {
-    const auto start = base::Clock::now();
+  // While training goes on.
+  void begin_checkpoint() {
+    finish_checkpoint(true);
+    save_asked_ = false;
+    saved_step_ = engine_->global_step();
+    saved_at_ = base::Clock::now();
     // Where it is, only rank 0 knows if the folder was chosen there.
-    const std::string folder =
-        record_ == nullptr ? "" : record_->folder().path("checkpoints");
+    saving_ = engine_->save_async(
+        record_ == nullptr ? "" : record_->folder().path("checkpoints"),
+        {.keep = config_.train.keep_checkpoints,
+         .sampler = sampler_state(),
+         .notes = {{kResultsNote, to_text(results_)}}});
+  }
+
+  // On all ranks together, so that all of them fail if it has.
+  void finish_checkpoint(bool on_all_ranks) {
+    if (!on_all_ranks || !saving_) {
+      return;
+    }
     std::string path;
     try {
-      path = engine_->save(
-          folder,
-          {.keep = config_.train.keep_checkpoints,
-           .sampler = sampler_state(),
-           .notes = {{kResultsNote, to_text(results_)}}});
+      path = std::exchange(saving_, std::nullopt)->wait();
     } catch (const IoError& error) {
       if (record_ == nullptr) { // rank 0 tells of it
         throw FailedElsewhere(error.what());
       }
       throw;
     }
-    save_asked_ = false;
-    saved_step_ = engine_->global_step();
-    saved_at_ = base::Clock::now();
     if (record_ != nullptr) {
-      record_->say(c10::str(
-          "saved    ",
-          path,
-          " in ",
-          base::in_time(base::seconds_since(start))));
+      record_->say("saved    " + path);
     }
+  }
+
+  void save_checkpoint() {
+    begin_checkpoint();
+    finish_checkpoint(true);
   }
 
   // ---- what is left behind -----------------------------------------------
@@ -602,6 +615,7 @@ class Trainer {
   int64_t position_ = 0; // samples that were trained on
   SaveRequest save_request_;
   bool save_asked_ = false; // by any rank
+  std::optional<SaveHandle> saving_;
   base::TimePoint saved_at_;
   int64_t saved_step_ = -1; // of the newest checkpoint
   std::string resumed_from_; // empty: nobody asked

@@ -1,0 +1,72 @@
+#include "checkpoint/background_saver.h"
+
+#include <cstring>
+#include <utility>
+
+#include "base/error.h"
+#include "base/log.h"
+
+namespace zero::checkpoint {
+
+BackgroundSaver::BackgroundSaver(comm::Group& group)
+    : group_(group.split(0, group.rank())) {}
+
+BackgroundSaver::~BackgroundSaver() {
+  wait();
+}
+
+void BackgroundSaver::wait() {
+  if (thread_.joinable()) {
+    thread_.join();
+  }
+}
+
+void BackgroundSaver::copy(Snapshot& snapshot) {
+  size_t bytes = 0;
+  for (const auto& tensor : snapshot.tensors) {
+    for (const auto& part : tensor.parts) {
+      bytes += static_cast<size_t>(part.range.numel()) *
+          c10::elementSize(tensor.dtype);
+    }
+  }
+  copy_.resize(bytes);
+  std::byte* to = copy_.data();
+  for (auto& tensor : snapshot.tensors) {
+    for (auto& part : tensor.parts) {
+      const size_t count = static_cast<size_t>(part.range.numel()) *
+          c10::elementSize(tensor.dtype);
+      std::memcpy(to, part.data, count);
+      part.data = to;
+      to += count;
+    }
+  }
+  snapshot.kept.clear();
+}
+
+std::shared_future<std::string> BackgroundSaver::begin(
+    Destination destination,
+    Snapshot snapshot) {
+  wait();
+  copy(snapshot);
+  std::promise<std::string> promise;
+  auto result = promise.get_future().share();
+  thread_ = std::thread([this,
+                         destination = std::move(destination),
+                         snapshot = std::move(snapshot),
+                         promise = std::move(promise)]() mutable {
+    try {
+      promise.set_value(write_checkpoint(*group_, destination, snapshot));
+    } catch (const std::exception& error) {
+      promise.set_exception(std::current_exception());
+      if (group_->rank() == 0) { // whether or not anybody asks
+        base::log_warning(
+            group_->rank(),
+            group_->size(),
+            c10::str("a checkpoint was not saved: ", base::message_of(error)));
+      }
+    }
+  });
+  return result;
+}
+
+} // namespace zero::checkpoint
