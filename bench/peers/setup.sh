@@ -35,7 +35,7 @@ cd "$(dirname "$0")"
 [ -x .venv/bin/pip ] || python3 -m venv --clear .venv
 
 if [ $want_torch = 1 ]; then
-    .venv/bin/pip install --quiet "$TORCH"
+    .venv/bin/pip install --quiet "$TORCH" numpy
     .venv/bin/python -W ignore -c '
 import torch, torch.distributed as d
 assert d.is_gloo_available(), "this PyTorch has no Gloo"

@@ -20,31 +20,14 @@ namespace zero::checkpoint {
 class SafetensorsWriter {
  public:
   // Throws: IoError; ConfigError for a type the format does not have.
-  SafetensorsWriter(
-      std::string path,
-      std::vector<TensorEntry> tensors,
-      const Metadata& metadata = {});
+  SafetensorsWriter(std::string path, const std::vector<TensorEntry>& tensors);
 
   void write(const void* data, size_t bytes);
-  // Of what was not known before the data; as long as what it was made with.
-  void replace_metadata(const Metadata& metadata);
   void commit();
 
-  // All that comes before the data.
-  const std::string& header() const {
-    return header_;
-  }
-  size_t bytes() const { // of the file
-    return expected_bytes_;
-  }
-
  private:
-  std::string make_header(const Metadata& metadata);
-
   base::NewFile file_;
-  std::vector<TensorEntry> tensors_;
-  size_t expected_bytes_ = 0; // known when the header is made
-  std::string header_;
+  size_t expected_bytes_ = 0;
   size_t written_bytes_ = 0;
 };
 

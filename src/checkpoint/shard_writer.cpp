@@ -1,13 +1,12 @@
 #include "checkpoint/shard_writer.h"
 
 #include <algorithm>
-#include <cstring>
-#include <memory>
 
 #include "base/checksum.h"
+#include "base/direct_file.h"
 #include "base/error.h"
 #include "base/failpoint.h"
-#include "checkpoint/safetensors_writer.h"
+#include "checkpoint/safetensors_header.h"
 
 namespace zero::checkpoint {
 
@@ -51,49 +50,41 @@ std::vector<ElementRange> ranges_of(const ShardTensor& tensor) {
   return ranges;
 }
 
-// Blocks go through memory of their own: what is small becomes large writes.
-class BlockWriter {
- public:
-  explicit BlockWriter(SafetensorsWriter& file)
-      : file_(file),
-        block_(std::make_unique_for_overwrite<std::byte[]>(kBlockBytes)) {}
-
-  std::vector<uint64_t> write(const ShardTensor& tensor) {
-    std::vector<uint64_t> checksums;
-    const auto element = static_cast<int64_t>(c10::elementSize(tensor.dtype));
-    int64_t filled = 0;
-    const auto finish_block = [&] {
-      const std::string_view block(
-          reinterpret_cast<const char*>(block_.get()),
-          static_cast<size_t>(filled));
-      checksums.push_back(base::checksum_of(block));
-      file_.write(block.data(), block.size());
-      filled = 0;
-    };
-    for (const auto& part : tensor.parts) {
-      const std::byte* data = part.data;
-      int64_t left = part.range.numel() * element;
-      while (left > 0) {
-        const int64_t bytes = std::min(left, kBlockBytes - filled);
-        std::memcpy(block_.get() + filled, data, static_cast<size_t>(bytes));
-        filled += bytes;
-        data += bytes;
-        left -= bytes;
-        if (filled == kBlockBytes) {
-          finish_block();
-        }
+// Appends a tensor, and returns the checksums of its blocks.
+std::vector<uint64_t> write_tensor(
+    base::DirectFile& file,
+    const ShardTensor& tensor) {
+  constexpr int64_t kPieceBytes = 128 << 10; // stays in the cache for the copy
+  const auto element = static_cast<int64_t>(c10::elementSize(tensor.dtype));
+  std::vector<uint64_t> checksums;
+  base::Checksum checksum;
+  int64_t in_block = 0;
+  const auto finish_block = [&] {
+    checksums.push_back(checksum.value());
+    checksum.reset();
+    in_block = 0;
+  };
+  for (const auto& part : tensor.parts) {
+    const std::byte* data = part.data;
+    int64_t left = part.range.numel() * element;
+    while (left > 0) {
+      const int64_t bytes =
+          std::min({left, kBlockBytes - in_block, kPieceBytes});
+      checksum.add(data, static_cast<size_t>(bytes));
+      file.append(data, static_cast<size_t>(bytes));
+      in_block += bytes;
+      data += bytes;
+      left -= bytes;
+      if (in_block == kBlockBytes) {
+        finish_block();
       }
     }
-    if (filled > 0) {
-      finish_block();
-    }
-    return checksums;
   }
-
- private:
-  SafetensorsWriter& file_;
-  std::unique_ptr<std::byte[]> block_;
-};
+  if (in_block > 0) {
+    finish_block();
+  }
+  return checksums;
+}
 
 } // namespace
 
@@ -109,19 +100,28 @@ SavedShard write_shard(
         ranges_of(tensor),
         std::vector<uint64_t>(static_cast<size_t>(num_blocks)));
   }
-  SafetensorsWriter file(path, std::move(entries), metadata);
-  BlockWriter blocks(file);
+  const auto header_with = [&](const Metadata& known) {
+    return safetensors_header(entries, known, base::DirectFile::kAlignment);
+  };
+  // Checksums are known when the data are written; until then they are zeros.
+  const std::string provisional = header_with(metadata);
+  base::DirectFile file(path);
+  file.append(provisional.data(), provisional.size());
   for (const auto& tensor : tensors) {
     metadata[tensor.key] =
-        describe_content(ranges_of(tensor), blocks.write(tensor));
+        describe_content(ranges_of(tensor), write_tensor(file, tensor));
   }
   if (const int error = base::failpoint("save.shard"); error != 0) {
     throw IoError(base::system_message(
         c10::str("cannot write '", path, "'"), "write", error));
   }
-  file.replace_metadata(metadata);
-  file.commit();
-  return {static_cast<int64_t>(file.bytes()), base::checksum_of(file.header())};
+  const std::string header = header_with(metadata);
+  ZERO_CHECK_EQ(header.size(), provisional.size());
+  file.replace_begin(header);
+  file.finish();
+  return {
+      static_cast<int64_t>(header.size() + data_bytes(entries)),
+      base::checksum_of(header)};
 }
 
 std::string describe_content(
