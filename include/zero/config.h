@@ -136,6 +136,9 @@ struct LibzeroConfig {
   // When the norm of the gradients is no finite number. update: as torch does.
   // raise: a NonfiniteError on every rank, and parameters stay as they are.
   OnNonfinite on_nonfinite = OnNonfinite::update;
+  // After so many updates, ranks compare what should be the same on all of
+  // them; 0: never.
+  int64_t consistency_check_every = 0;
   std::vector<ParameterGroup> parameter_groups;
   double clip_norm_type = 2; // 1, 2 or infinity ("inf")
 };

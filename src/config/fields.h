@@ -222,6 +222,10 @@ void visit_libzero(Visitor&& visit, Owner& libzero) {
   visit.word("on_peer_lost", libzero.on_peer_lost, kPeerLostWords);
   visit.word("accumulate", libzero.accumulate, kAccumulateWords);
   visit.word("on_nonfinite", libzero.on_nonfinite, kNonfiniteWords);
+  visit(
+      "consistency_check_every",
+      libzero.consistency_check_every,
+      kWholeNotNegative);
 }
 
 template <class Visitor, class Owner>

@@ -80,6 +80,7 @@ StepResult EngineState::run_step() {
   update_parameters(result.grad_norm);
   publish_parameters();
   end_round();
+  check_replicas(); // where the configuration asks for it
   // ------------------------------------------------------------------------
 
   result.step = global_step_;

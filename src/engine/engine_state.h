@@ -187,6 +187,7 @@ class EngineState {
   void take_updated() const;
   void restore_frozen(const Restored& restored) const;
   void end_round();
+  void check_replicas() const;
   void agree_on_order(std::vector<Place>& places) const;
   void agree_if_writing(Access access, const std::function<void()>& part) const;
   void pin_all(const std::vector<at::Tensor>& tensors) const;
