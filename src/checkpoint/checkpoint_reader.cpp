@@ -11,8 +11,6 @@
 
 #include "base/checksum.h"
 #include "base/error.h"
-#include "base/file_io.h"
-#include "config/parse_json.h"
 
 namespace zero::checkpoint {
 
@@ -55,17 +53,10 @@ int64_t numel_of(const std::vector<int64_t>& sizes) {
   return numel;
 }
 
-c10::ScalarType state_dtype(c10::ScalarType dtype) {
-  return dtype == c10::ScalarType::Double ? dtype : c10::ScalarType::Float;
-}
-
 } // namespace
 
 CheckpointReader::CheckpointReader(std::string folder)
-    : folder_(std::move(folder)) {
-  const std::string path = folder_ + '/' + kManifestName;
-  manifest_ = Manifest::from_json(
-      base::read_file(path, "'" + path + "'", config::kMaxJsonBytes + 1), path);
+    : folder_(std::move(folder)), manifest_(read_manifest(folder_)) {
   random_.resize(manifest_.shards.size());
   for (size_t rank = 0; rank < manifest_.shards.size(); ++rank) {
     open_shard(rank);
