@@ -307,8 +307,14 @@ Manifest Manifest::from_json(std::string_view text, const std::string& path) {
       static_cast<int64_t>(manifest.shards.size()) > kMaxRanks) {
     refuse(c10::str("it has ", manifest.shards.size(), " shards"));
   }
-  // It is in there as an object: what nlohmann writes of it is its text.
-  manifest.configuration = ordered_json::parse(text)["configuration"].dump(1);
+  // What nlohmann writes of it is its text. It refuses what parse_json() does
+  // not, comments for one.
+  fields.get("configuration", Kind::object);
+  try {
+    manifest.configuration = ordered_json::parse(text)["configuration"].dump(1);
+  } catch (const ordered_json::exception& error) {
+    refuse(error.what());
+  }
   return manifest;
 }
 
