@@ -118,8 +118,9 @@ void CheckpointReader::open_shard(size_t rank) {
         about->second.find(';') != std::string::npos && halves.size() <= 2;
     if (is_right && !halves.empty() && about->second.front() != ';') {
       for (const auto& text : split(halves.front(), ',')) {
-        is_right = is_right && parse_range(text, content.ranges.emplace_back());
-        numel += is_right ? content.ranges.back().numel() : 0;
+        auto& range = content.ranges.emplace_back();
+        is_right = is_right && parse_range(text, range) &&
+            !__builtin_add_overflow(numel, range.numel(), &numel);
       }
     }
     if (is_right && content.bytes > 0 && halves.size() == 2) {
@@ -128,7 +129,7 @@ void CheckpointReader::open_shard(size_t rank) {
             is_right && parse(text, content.checksums.emplace_back(), 16);
       }
     }
-    if (!is_right || numel * element != content.bytes ||
+    if (!is_right || numel != content.bytes / element ||
         static_cast<int64_t>(content.checksums.size()) !=
             (content.bytes + kBlockBytes - 1) / kBlockBytes) {
       refuse(name, c10::str("what is said of '", entry.name, "' is wrong"));
