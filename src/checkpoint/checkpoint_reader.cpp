@@ -194,6 +194,24 @@ void CheckpointReader::check_is_complete() const {
   }
   for (const auto& buffer : manifest_.buffers) {
     check_is_complete(buffer_key(buffer.name), buffer.dtype, buffer.sizes);
+    check_is_in_one_piece(buffer);
+  }
+}
+
+// So read_whole() can rely on it.
+void CheckpointReader::check_is_in_one_piece(const SavedBuffer& buffer) const {
+  const auto found = places_.find(buffer_key(buffer.name));
+  if (found == places_.end()) { // it has no elements
+    return;
+  }
+  const auto& content = *found->second.front().content;
+  const auto& entries = shards_[content.shard]->entries();
+  const auto entry =
+      std::ranges::find(entries, content.key, &TensorEntry::name);
+  if (found->second.size() != 1 || entry->sizes != buffer.sizes) {
+    refuse(
+        shard_name(static_cast<int>(content.shard)),
+        c10::str("buffer '", buffer.name, "' is not in one piece"));
   }
 }
 
