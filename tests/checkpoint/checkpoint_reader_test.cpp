@@ -46,6 +46,7 @@ TEST(CheckpointReader, ABufferIsInOnePiece) {
   const auto save = [&](const std::filesystem::path& folder,
                         const std::vector<ShardTensor>& tensors,
                         const std::vector<int64_t>& sizes) {
+    std::filesystem::create_directory(folder);
     Manifest manifest = empty_manifest();
     manifest.buffers.push_back({"b", c10::ScalarType::Float, sizes});
     for (size_t i = 0; i < tensors.size(); ++i) {
@@ -55,12 +56,12 @@ TEST(CheckpointReader, ABufferIsInOnePiece) {
     write_manifest(folder, manifest);
   };
   const TemporaryFolder folder;
-  save(folder.path(), {part(0, 4)}, {4});
-  EXPECT_EQ(opened(folder.path()), "no error");
-  save(folder.path(), {part(0, 1), part(1, 4)}, {4});
-  EXPECT_TRUE(has(opened(folder.path()), "not in one piece"));
-  save(folder.path(), {part(0, 4)}, {2, 2});
-  EXPECT_TRUE(has(opened(folder.path()), "not in one piece"));
+  save(folder.path() / "whole", {part(0, 4)}, {4});
+  EXPECT_EQ(opened(folder.path() / "whole"), "no error");
+  save(folder.path() / "two", {part(0, 1), part(1, 4)}, {4});
+  EXPECT_TRUE(has(opened(folder.path() / "two"), "not in one piece"));
+  save(folder.path() / "shape", {part(0, 4)}, {2, 2});
+  EXPECT_TRUE(has(opened(folder.path() / "shape"), "not in one piece"));
 }
 
 // A comment is no JSON, and a list is no configuration.
