@@ -238,7 +238,7 @@ std::vector<std::string> export_folder(
 }
 
 std::string model_folder_of(const std::string& checkpoint) {
-  // run/checkpoint/save-.., beside run/model or, before a run's end, run/best.
+  // run/checkpoints/save-.., beside run/model or, before a run's end, run/best.
   auto path = fs::absolute(checkpoint).lexically_normal();
   if (!path.has_filename()) { // it ends with a slash
     path = path.parent_path();

@@ -2,7 +2,7 @@
 // without the engine that saved it. Engine::export_safetensors() does it for a
 // module that is in training.
 //
-//   CheckpointReader reader("runs/gpt-1/checkpoint/save-000007-step-120");
+//   CheckpointReader reader("runs/gpt-1/checkpoints/save-000007-step-120");
 //   export_folder(reader, "exported");
 //
 // A model of any size goes through the same few megabytes of memory.

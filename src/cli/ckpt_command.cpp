@@ -32,8 +32,8 @@ using checkpoint::Manifest;
 using nlohmann::ordered_json;
 
 constexpr const char* kCkptFooter = R"(Examples:
-  zero ckpt list runs/gpt-1/checkpoint
-  zero ckpt export runs/gpt-1/checkpoint exported
+  zero ckpt list runs/gpt-1/checkpoints
+  zero ckpt export runs/gpt-1/checkpoints exported
 
 DIR is a folder of checkpoints, of which the newest is meant, or a checkpoint.)";
 
@@ -44,7 +44,7 @@ constexpr const char* kVerifyFooter =
     R"(Exit code: 0 if all are as they were saved, else 1.)";
 
 constexpr const char* kExportFooter = R"(Example:
-  zero ckpt export runs/gpt-1/checkpoint exported
+  zero ckpt export runs/gpt-1/checkpoints exported
 
 OUT gets model.safetensors, or several files and model.safetensors.index.json if
 the tensors have more than --max-shard-bytes. A tied parameter is there once. If
@@ -52,7 +52,7 @@ the checkpoint is of zero train, config.json and the tokenizer are copied along.
 A model of any size needs the same little memory.)";
 
 constexpr const char* kReshardFooter = R"(Example:
-  zero ckpt reshard runs/gpt-1/checkpoint resharded --ranks 8
+  zero ckpt reshard runs/gpt-1/checkpoints resharded --ranks 8
 
 Training does not need this: a checkpoint is loaded by any number of ranks. It is
 for who wants files of another size.)";
