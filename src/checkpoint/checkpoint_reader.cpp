@@ -11,8 +11,6 @@
 
 #include "base/checksum.h"
 #include "base/error.h"
-#include "base/file_io.h"
-#include "config/parse_json.h"
 
 namespace zero::checkpoint {
 
@@ -55,17 +53,10 @@ int64_t numel_of(const std::vector<int64_t>& sizes) {
   return numel;
 }
 
-c10::ScalarType state_dtype(c10::ScalarType dtype) {
-  return dtype == c10::ScalarType::Double ? dtype : c10::ScalarType::Float;
-}
-
 } // namespace
 
 CheckpointReader::CheckpointReader(std::string folder)
-    : folder_(std::move(folder)) {
-  const std::string path = folder_ + '/' + kManifestName;
-  manifest_ = Manifest::from_json(
-      base::read_file(path, "'" + path + "'", config::kMaxJsonBytes + 1), path);
+    : folder_(std::move(folder)), manifest_(read_manifest(folder_)) {
   random_.resize(manifest_.shards.size());
   for (size_t rank = 0; rank < manifest_.shards.size(); ++rank) {
     open_shard(rank);
@@ -127,8 +118,9 @@ void CheckpointReader::open_shard(size_t rank) {
         about->second.find(';') != std::string::npos && halves.size() <= 2;
     if (is_right && !halves.empty() && about->second.front() != ';') {
       for (const auto& text : split(halves.front(), ',')) {
-        is_right = is_right && parse_range(text, content.ranges.emplace_back());
-        numel += is_right ? content.ranges.back().numel() : 0;
+        auto& range = content.ranges.emplace_back();
+        is_right = is_right && parse_range(text, range) &&
+            !__builtin_add_overflow(numel, range.numel(), &numel);
       }
     }
     if (is_right && content.bytes > 0 && halves.size() == 2) {
@@ -137,7 +129,7 @@ void CheckpointReader::open_shard(size_t rank) {
             is_right && parse(text, content.checksums.emplace_back(), 16);
       }
     }
-    if (!is_right || numel * element != content.bytes ||
+    if (!is_right || numel != content.bytes / element ||
         static_cast<int64_t>(content.checksums.size()) !=
             (content.bytes + kBlockBytes - 1) / kBlockBytes) {
       refuse(name, c10::str("what is said of '", entry.name, "' is wrong"));
@@ -202,6 +194,24 @@ void CheckpointReader::check_is_complete() const {
   }
   for (const auto& buffer : manifest_.buffers) {
     check_is_complete(buffer_key(buffer.name), buffer.dtype, buffer.sizes);
+    check_is_in_one_piece(buffer);
+  }
+}
+
+// So read_whole() can rely on it.
+void CheckpointReader::check_is_in_one_piece(const SavedBuffer& buffer) const {
+  const auto found = places_.find(buffer_key(buffer.name));
+  if (found == places_.end()) { // it has no elements
+    return;
+  }
+  const auto& content = *found->second.front().content;
+  const auto& entries = shards_[content.shard]->entries();
+  const auto entry =
+      std::ranges::find(entries, content.key, &TensorEntry::name);
+  if (found->second.size() != 1 || entry->sizes != buffer.sizes) {
+    refuse(
+        shard_name(static_cast<int>(content.shard)),
+        c10::str("buffer '", buffer.name, "' is not in one piece"));
   }
 }
 

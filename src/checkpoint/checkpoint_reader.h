@@ -76,6 +76,7 @@ class CheckpointReader {
       c10::ScalarType dtype,
       const std::vector<int64_t>& sizes) const;
   void check_is_complete() const;
+  void check_is_in_one_piece(const SavedBuffer& buffer) const;
   void read_bytes(
       const Content& content,
       int64_t begin,

@@ -6,6 +6,7 @@
 
 #include "base/checksum.h"
 #include "base/error.h"
+#include "base/file_io.h"
 #include "checkpoint/safetensors_types.h"
 #include "config/parse_json.h"
 
@@ -306,9 +307,25 @@ Manifest Manifest::from_json(std::string_view text, const std::string& path) {
       static_cast<int64_t>(manifest.shards.size()) > kMaxRanks) {
     refuse(c10::str("it has ", manifest.shards.size(), " shards"));
   }
-  // It is in there as an object: what nlohmann writes of it is its text.
-  manifest.configuration = ordered_json::parse(text)["configuration"].dump(1);
+  // What nlohmann writes of it is its text. It refuses what parse_json() does
+  // not, comments for one.
+  fields.get("configuration", Kind::object);
+  try {
+    manifest.configuration = ordered_json::parse(text)["configuration"].dump(1);
+  } catch (const ordered_json::exception& error) {
+    refuse(error.what());
+  }
   return manifest;
+}
+
+Manifest read_manifest(const std::string& folder) {
+  const std::string path = folder + '/' + kManifestName;
+  return Manifest::from_json(
+      base::read_file(path, "'" + path + "'", config::kMaxJsonBytes + 1), path);
+}
+
+c10::ScalarType state_dtype(c10::ScalarType dtype) {
+  return dtype == c10::ScalarType::Double ? dtype : c10::ScalarType::Float;
 }
 
 std::string shard_name(int rank) {

@@ -57,8 +57,15 @@ struct Manifest {
   static Manifest from_json(std::string_view text, const std::string& path);
 };
 
+// That of a folder. Throws: IoError, CorruptionError, ConfigError for a newer
+// format.
+Manifest read_manifest(const std::string& folder);
+
 // The file of a rank.
 std::string shard_name(int rank);
+
+// Of a parameter's optimizer state.
+c10::ScalarType state_dtype(c10::ScalarType dtype);
 
 // What a tensor is called in a shard.
 std::string parameter_key(const std::string& name);

@@ -50,13 +50,16 @@ std::vector<ElementRange> ranges_of(const ShardTensor& tensor) {
   return ranges;
 }
 
-// Appends a tensor, and returns the checksums of its blocks.
+// Appends a tensor, and returns the checksums of its blocks. `read` is for
+// parts that have no data.
 std::vector<uint64_t> write_tensor(
     base::DirectFile& file,
-    const ShardTensor& tensor) {
+    const ShardTensor& tensor,
+    const ReadElements& read) {
   constexpr int64_t kPieceBytes = 128 << 10; // stays in the cache for the copy
   const auto element = static_cast<int64_t>(c10::elementSize(tensor.dtype));
   std::vector<uint64_t> checksums;
+  std::vector<std::byte> piece;
   base::Checksum checksum;
   int64_t in_block = 0;
   const auto finish_block = [&] {
@@ -66,15 +69,21 @@ std::vector<uint64_t> write_tensor(
   };
   for (const auto& part : tensor.parts) {
     const std::byte* data = part.data;
-    int64_t left = part.range.numel() * element;
-    while (left > 0) {
-      const int64_t bytes =
-          std::min({left, kBlockBytes - in_block, kPieceBytes});
+    // Blocks and pieces are of whole elements, whatever their type.
+    for (ElementRange left = part.range; left.numel() > 0;) {
+      const int64_t bytes = std::min(
+          {left.numel() * element, kBlockBytes - in_block, kPieceBytes});
+      const ElementRange next{left.begin, left.begin + bytes / element};
+      if (part.data == nullptr) {
+        piece.resize(kPieceBytes);
+        read(tensor, next, piece.data());
+        data = piece.data();
+      }
       checksum.add(data, static_cast<size_t>(bytes));
       file.append(data, static_cast<size_t>(bytes));
       in_block += bytes;
       data += bytes;
-      left -= bytes;
+      left.begin = next.end;
       if (in_block == kBlockBytes) {
         finish_block();
       }
@@ -91,6 +100,13 @@ std::vector<uint64_t> write_tensor(
 SavedShard write_shard(
     const std::string& path,
     const std::vector<ShardTensor>& tensors) {
+  return write_shard(path, tensors, {});
+}
+
+SavedShard write_shard(
+    const std::string& path,
+    const std::vector<ShardTensor>& tensors,
+    const ReadElements& read) {
   std::vector<TensorEntry> entries;
   Metadata metadata;
   for (const auto& tensor : tensors) {
@@ -109,7 +125,7 @@ SavedShard write_shard(
   file.append(provisional.data(), provisional.size());
   for (const auto& tensor : tensors) {
     metadata[tensor.key] =
-        describe_content(ranges_of(tensor), write_tensor(file, tensor));
+        describe_content(ranges_of(tensor), write_tensor(file, tensor, read));
   }
   if (const int error = base::failpoint("save.shard"); error != 0) {
     throw IoError(base::system_message(

@@ -11,6 +11,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -47,6 +48,17 @@ struct ShardTensor {
 SavedShard write_shard(
     const std::string& path,
     const std::vector<ShardTensor>& tensors);
+
+// Puts elements of a tensor where they belong.
+using ReadElements = std::function<
+    void(const ShardTensor& tensor, ElementRange range, std::byte* to)>;
+
+// The same of what does not lie in memory: no part has data, and `read` is
+// asked for a block at a time.
+SavedShard write_shard(
+    const std::string& path,
+    const std::vector<ShardTensor>& tensors,
+    const ReadElements& read);
 
 // What metadata say of a tensor.
 std::string describe_content(

@@ -23,6 +23,7 @@ void add_train_command(CLI::App& app, int& exit_code);
 void add_generate_command(CLI::App& app, int& exit_code);
 void add_compare_command(CLI::App& app);
 void add_data_command(CLI::App& app);
+void add_ckpt_command(CLI::App& app, int& exit_code);
 void add_completion_command(CLI::App& app);
 void add_bench_command(CLI::App& app, int& exit_code);
 void add_doctor_command(CLI::App& app, int& exit_code);

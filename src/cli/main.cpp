@@ -47,6 +47,7 @@ int run(std::vector<std::string> arguments) {
   zero::cli::add_generate_command(app, exit_code);
   zero::cli::add_compare_command(app);
   zero::cli::add_data_command(app);
+  zero::cli::add_ckpt_command(app, exit_code);
   zero::cli::add_bench_command(app, exit_code);
   zero::cli::add_doctor_command(app, exit_code);
   zero::cli::add_completion_command(app); // last: it knows all the others

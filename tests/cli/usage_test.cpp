@@ -68,7 +68,8 @@ TEST(Usage, TheVersionIsThatOfTheLibrary) {
 TEST(Usage, HelpListsTheCommandsAndHasAnExample) {
   const Result result = call({"--help"});
   EXPECT_EQ(result.code, 0);
-  for (const std::string word : {"run ", "train ", "doctor ", "Examples:"}) {
+  for (const std::string word :
+       {"run ", "train ", "ckpt ", "doctor ", "Examples:"}) {
     EXPECT_NE(result.out.find(word), std::string::npos) << result.out;
   }
 }

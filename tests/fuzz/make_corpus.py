@@ -61,6 +61,96 @@ def safetensors():
     yield "long_header", struct.pack("<Q", 1 << 63) + b"{}"
 
 
+def manifest():
+    """Without the checksum at the end, which the target appends."""
+    parameter = {
+        "names": ["fc.weight", "tied"],
+        "dtype": "F32",
+        "shape": [2, 3],
+        "strides": [1, 2],
+        "trained": True,
+        "updates": 3,
+    }
+    everything = {
+        "format": "libzero checkpoint",
+        "version": 1,
+        "libzero": "0.1.0",
+        "saved_at": "2026-01-02T03:04:05Z",
+        "step": 3,
+        "stage": 2,
+        "optimizer": "Adam",
+        "num_states": 2,
+        "set_rates": [None, 0.5, 1],
+        "notes": {"task": "text"},
+        "sampler": {
+            "num_samples": 9,
+            "seed": "18446744073709551615",
+            "shuffle": True,
+            "position": 4,
+        },
+        "parameters": [parameter],
+        "buffers": [{"name": "mean", "dtype": "I64", "shape": []}],
+        "shards": [{"bytes": 100, "checksum": "0123456789abcdef"}],
+        "configuration": {"optimizer": {"type": "Adam", "params": {"lr": 1e-3}}},
+    }
+
+    def file(**changes):
+        text = json.dumps({**everything, **changes}, indent=1)
+        return text.removesuffix("\n}").encode()
+
+    yield "everything", file()
+    yield "newer", file(version=2)
+    yield "no_shards", file(shards=[])
+    yield "twice", file(parameters=[parameter, parameter])
+    yield "negative", file(step=-1)
+    yield "list_of_settings", file(configuration=[1])
+    yield "comment", file().replace(b'"stage"', b'/* a */ "stage"')
+    yield "other_rates", file(set_rates=[-1, "a", 1e300])
+    huge = 1 << 62
+    yield "huge", file(parameters=[{**parameter, "shape": [huge, huge]}])
+
+
+def checkpoint():
+    """One or two shards, behind the length of the first."""
+    # XXH3 of so many zeros.
+    sums = {4: "48b2c92616fc193d", 8: "c77b3abb6f87acd9", 24: "743df94ee4c78a2a"}
+
+    def shard(*tensors):
+        header = {"__metadata__": {"format": "pt"}}
+        end = 0
+        for key, dtype, shape, num_bytes, about in tensors:
+            header["__metadata__"][key] = about
+            offsets = [end, end + num_bytes]
+            header[key] = {"dtype": dtype, "shape": shape, "data_offsets": offsets}
+            end += num_bytes
+        text = json.dumps(header, separators=(",", ":")).encode()
+        text += b" " * (-len(text) % 8)
+        return struct.pack("<Q", len(text)) + text + bytes(end)
+
+    def file(first, second=b""):
+        return struct.pack("<H", len(first)) + first + second
+
+    weight = ("parameter/w", "F32", [2, 3], 24, "0:6;" + sums[24])
+    state = ("state.0/w", "F32", [2, 3], 24, "0:6;" + sums[24])
+    scalar = ("buffer/s", "I64", [], 8, "0:1;" + sums[8])
+    random = ("random", "U8", [4], 4, "0:4;" + sums[4])
+    yield "everything", file(shard(weight, state, scalar, random))
+    yield "swapped", file(
+        shard(("parameter/w", "F32", [6], 24, "3:6,0:3;" + sums[24]))
+    )
+    half = ("parameter/w", "F32", [2], 8, "0:1,3:4;" + sums[8])
+    other = ("parameter/w", "F32", [2], 8, "1:3;" + sums[8])
+    yield "two", file(shard(half, random), shard(other, random))
+    yield "half", file(shard(half))
+    yield "no_elements", file(shard(("parameter/w", "BF16", [0, 2], 0, ";")))
+    huge = (1 << 63) - 1
+    yield "huge", file(
+        shard(("parameter/w", "F32", [2], 8, f"0:{huge},0:{huge},0:4;{sums[8]}"))
+    )
+    yield "no_checksum", file(shard(("parameter/w", "F32", [2], 8, "0:2;")))
+    yield "nothing_said", file(shard(("parameter/w", "F32", [2], 8, "")))
+
+
 def token_file():
     def header(magic, version, count):
         return struct.pack("<256I", magic, version, count, *[0] * 253)
@@ -202,11 +292,13 @@ def tokenizer():
 
 
 READERS = {
+    "checkpoint": checkpoint,
     "cifar10": cifar10,
     "config": config,
     "gzip": gzip_files,
     "idx": idx,
     "image": image,
+    "manifest": manifest,
     "safetensors": safetensors,
     "token_file": token_file,
     "tokenizer": tokenizer,
