@@ -171,7 +171,7 @@ TEST(Ckpt, ExportHasTheValuesOfTheEngine) {
 
   const std::string parts = folder.path() / "parts";
   const Answer divided =
-      ckpt({"export", run / "checkpoint", parts, "--max-shard-bytes", "0.5kB"});
+      ckpt({"export", run / "checkpoint", parts, "--max-shard-bytes", "500B"});
   EXPECT_EQ(divided.code, 0) << divided.err;
   EXPECT_TRUE(fs::exists(parts + "/model.safetensors.index.json"));
   EXPECT_FALSE(fs::exists(parts + "/model.safetensors"));
