@@ -1,8 +1,10 @@
 #include "checkpoint/manifest.h"
 
 #include <cmath>
+#include <filesystem>
 #include <nlohmann/json.hpp>
 #include <set>
+#include <system_error>
 
 #include "base/checksum.h"
 #include "base/error.h"
@@ -320,6 +322,12 @@ Manifest Manifest::from_json(std::string_view text, const std::string& path) {
 
 Manifest read_manifest(const std::string& folder) {
   const std::string path = folder + '/' + kManifestName;
+  std::error_code error;
+  if (std::filesystem::is_directory(folder, error) &&
+      !std::filesystem::exists(path, error) && !error) {
+    throw CorruptionError(
+        c10::str("'", path, "' is missing. Fix: load another checkpoint"));
+  }
   return Manifest::from_json(
       base::read_file(path, "'" + path + "'", config::kMaxJsonBytes + 1), path);
 }

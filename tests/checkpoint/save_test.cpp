@@ -217,6 +217,8 @@ TEST(Save, WhatIsDamagedIsPassedOver) {
       static_cast<int64_t>(fs::file_size(newest / "rank-00001.safetensors"));
   flip_bit(newest / "rank-00001.safetensors", size - 1);
   EXPECT_EQ(load(folder.path()).step, 2);
+  fs::remove(newest / "manifest.json");
+  EXPECT_EQ(load(folder.path()).step, 2);
   fs::remove(second / "rank-00000.safetensors");
   EXPECT_EQ(load(folder.path(), 3).step, 1);
   flip_bit(folder.path() / "save-000001-step-1" / "manifest.json", 100);
