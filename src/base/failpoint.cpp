@@ -85,7 +85,7 @@ std::deque<Failpoint>& failpoints() {
 
 } // namespace
 
-const bool has_failpoints = std::getenv(kVariable) != nullptr;
+const bool kHasFailpoints = std::getenv(kVariable) != nullptr;
 
 int hit_failpoint(const char* name) {
   for (Failpoint& point : failpoints()) {

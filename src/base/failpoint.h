@@ -13,13 +13,13 @@
 namespace zero::base {
 
 namespace detail {
-extern const bool has_failpoints;
+extern const bool kHasFailpoints;
 int hit_failpoint(const char* name);
 } // namespace detail
 
 // 0, or the errno that is to be taken for the answer.
 inline int failpoint(const char* name) {
-  return detail::has_failpoints ? detail::hit_failpoint(name) : 0;
+  return detail::kHasFailpoints ? detail::hit_failpoint(name) : 0;
 }
 
 } // namespace zero::base

@@ -170,7 +170,7 @@ std::string NewCheckpoint::commit() {
   for (;;) {
     const auto others = find_checkpoints(folder_);
     const int64_t number = others.empty() ? 1 : others.front().number + 1;
-    const std::string path = folder_ + '/' + name_of(number, step_);
+    std::string path = folder_ + '/' + name_of(number, step_);
     if (const int error = base::failpoint("file.call"); error != 0) {
       fail(folder_, "rename", error);
     }
@@ -196,9 +196,9 @@ void remove_old_checkpoints(const std::string& folder, int keep) {
   if (keep <= 0 || all.size() <= static_cast<size_t>(keep)) {
     return;
   }
-  for (size_t i = static_cast<size_t>(keep); i < all.size(); ++i) {
+  for (auto i = static_cast<size_t>(keep); i < all.size(); ++i) {
     // Under a name that says that it is not complete any more.
-    std::string name = c10::str(
+    const std::string name = c10::str(
         folder, "/.", fs::path(all[i].path).filename().string(), ".removed");
     if (base::failpoint("file.call") == 0 &&
         ::rename(all[i].path.c_str(), name.c_str()) == 0) {

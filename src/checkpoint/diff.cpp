@@ -59,13 +59,13 @@ std::map<std::string, std::string> facts_of(const Manifest& manifest) {
 
 template <class Number>
 long double read_number(const std::byte* from) {
-  Number value;
+  Number value{};
   std::memcpy(&value, from, sizeof(value));
   return static_cast<long double>(value);
 }
 template <class Number>
 long double read_half(const std::byte* from) {
-  Number value;
+  Number value{};
   std::memcpy(&value, from, sizeof(value));
   return static_cast<float>(value);
 }

@@ -179,7 +179,7 @@ void write_group(
   for (const auto& tensor : group) {
     entries.push_back({tensor.name, tensor.dtype, tensor.sizes});
   }
-  SafetensorsWriter writer(path, std::move(entries));
+  SafetensorsWriter writer(path, entries);
   const auto block = std::make_unique_for_overwrite<std::byte[]>(kBlockBytes);
   for (const auto& tensor : group) {
     RowMajorReader elements(reader, tensor);
