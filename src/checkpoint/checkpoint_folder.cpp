@@ -86,21 +86,6 @@ void sync_folder(const std::string& path) {
   }
 }
 
-// Whoever makes one holds its lock for as long as it lives.
-void remove_leftovers(const std::string& folder) {
-  std::error_code ignored;
-  for (const auto& entry : fs::directory_iterator(folder, ignored)) {
-    const std::string name = entry.path().filename().string();
-    if (!name.starts_with(kHiddenPrefix)) {
-      continue;
-    }
-    const base::UniqueFd lock = open_folder(entry.path().string());
-    if (lock.valid() && ::flock(lock.get(), LOCK_EX | LOCK_NB) == 0) {
-      fs::remove_all(entry.path(), ignored);
-    }
-  }
-}
-
 } // namespace
 
 std::vector<FoundCheckpoint> find_checkpoints(const std::string& folder) {
@@ -135,6 +120,21 @@ std::vector<FoundCheckpoint> find_checkpoints(const std::string& folder) {
     return std::tie(a.number, a.step) > std::tie(b.number, b.step);
   });
   return all;
+}
+
+// Whoever makes one holds its lock for as long as it lives.
+void remove_leftovers(const std::string& folder) {
+  std::error_code ignored;
+  for (const auto& entry : fs::directory_iterator(folder, ignored)) {
+    const std::string name = entry.path().filename().string();
+    if (!name.starts_with(kHiddenPrefix)) {
+      continue;
+    }
+    const base::UniqueFd lock = open_folder(entry.path().string());
+    if (lock.valid() && ::flock(lock.get(), LOCK_EX | LOCK_NB) == 0) {
+      fs::remove_all(entry.path(), ignored);
+    }
+  }
 }
 
 NewCheckpoint::NewCheckpoint(std::string folder, int64_t step)

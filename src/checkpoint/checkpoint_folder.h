@@ -52,6 +52,10 @@ class NewCheckpoint {
   base::UniqueFd lock_; // of the temporary folder
 };
 
+// Removes what saves that came to nothing have left, and removals that were
+// interrupted; not what somebody is at work on.
+void remove_leftovers(const std::string& folder);
+
 // Removes all but the newest ones. Throws: IoError.
 void remove_old_checkpoints(const std::string& folder, int keep);
 

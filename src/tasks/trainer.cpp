@@ -420,8 +420,10 @@ class Trainer {
   std::optional<int64_t> resume() {
     bool is_there = false;
     together(world_, [&] {
-      is_there = options_.resume && world_.rank() == 0 &&
-          !checkpoint::find_checkpoints(checkpoints()).empty();
+      if (options_.resume && world_.rank() == 0) {
+        checkpoint::remove_leftovers(checkpoints());
+        is_there = !checkpoint::find_checkpoints(checkpoints()).empty();
+      }
     });
     if (exchange_rows(world_, {is_there ? 1.0 : 0.0}).front().front() == 0) {
       resumed_from_ = options_.resume ? "nothing: there is no checkpoint" : "";
