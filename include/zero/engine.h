@@ -13,7 +13,8 @@
 //
 // Ranks may differ in what their forward does, in which parameters get
 // gradients, and in how many batches they have; backward(), step() and join()
-// are what they meet in. docs/guide.md tells the rest.
+// are what they meet in. If a rank is lost, the others go on without it
+// (docs/durability.md). docs/guide.md tells the rest.
 //
 // The forward may run in several threads. Calls of one engine come from one
 // thread at a time.
@@ -38,7 +39,7 @@ class Module;
 namespace zero {
 
 namespace engine {
-class EngineState;
+class Succession;
 }
 namespace checkpoint {
 class BackgroundSaver;
@@ -50,6 +51,15 @@ struct StepResult {
   double grad_norm = 0; // before clipping, of the mean over all ranks
   double lr = 0; // that this update had
   int64_t step = 0; // updates so far, this one too
+};
+
+// What it took to go on when ranks were lost, as this rank saw it.
+struct Recovery {
+  std::vector<int> ranks; // those lost, as they were numbered
+  int64_t step = 0; // updates before it
+  bool is_round_abandoned = false; // it was run again; else it was completed
+  int num_left = 0; // ranks that go on
+  double seconds = 0; // from when this rank noticed until it went on
 };
 
 // Bytes of this rank. Where ranks of one machine share parameters, each counts
@@ -127,6 +137,14 @@ class Engine {
 
   int64_t global_step() const;
 
+  // Micro-batches of a round. Every rank sets the same number, between two
+  // rounds; by it those who are left can do what a lost rank would have done.
+  int64_t accumulation_steps() const;
+  void set_accumulation_steps(int64_t steps);
+
+  // All times that ranks were lost, and the others went on.
+  const std::vector<Recovery>& recoveries() const;
+
   // The learning rate of the next update. A schedule that sets rates of its own
   // goes on to do so whatever set_lr() says.
   double lr() const;
@@ -179,7 +197,7 @@ class Engine {
   void export_safetensors(const std::string& path) const;
 
  private:
-  std::unique_ptr<engine::EngineState> state_;
+  std::unique_ptr<engine::Succession> succession_;
   std::shared_ptr<checkpoint::BackgroundSaver> saver_; // once it is needed
 };
 

@@ -1,5 +1,6 @@
 #include "base/failpoint.h"
 
+#include <atomic>
 #include <cerrno>
 #include <charconv>
 #include <csignal>
@@ -10,7 +11,9 @@
 #include <string>
 #include <string_view>
 
-namespace zero::base::detail {
+namespace zero::base {
+
+namespace detail {
 
 namespace {
 
@@ -70,14 +73,17 @@ void add(std::deque<Failpoint>& all, std::string_view text) {
   }
 }
 
+void add_all(std::deque<Failpoint>& all, std::string_view text) {
+  while (!text.empty()) {
+    add(all, take_until(text, ','));
+  }
+}
+
 std::deque<Failpoint>& failpoints() {
   static std::deque<Failpoint> all = [] {
     std::deque<Failpoint> found;
     const char* variable = std::getenv(kVariable);
-    std::string_view rest = variable == nullptr ? "" : variable;
-    while (!rest.empty()) {
-      add(found, take_until(rest, ','));
-    }
+    add_all(found, variable == nullptr ? "" : variable);
     return found;
   }();
   return all;
@@ -85,7 +91,7 @@ std::deque<Failpoint>& failpoints() {
 
 } // namespace
 
-const bool kHasFailpoints = std::getenv(kVariable) != nullptr;
+bool has_failpoints = std::getenv(kVariable) != nullptr;
 
 int hit_failpoint(const char* name) {
   for (Failpoint& point : failpoints()) {
@@ -103,4 +109,12 @@ int hit_failpoint(const char* name) {
   return 0;
 }
 
-} // namespace zero::base::detail
+} // namespace detail
+
+void set_failpoints(std::string_view text) {
+  detail::has_failpoints = true;
+  detail::failpoints().clear();
+  detail::add_all(detail::failpoints(), text);
+}
+
+} // namespace zero::base

@@ -8,18 +8,22 @@
 // system had answered so. Several are separated by commas.
 #pragma once
 
-#include <atomic>
+#include <string_view>
 
 namespace zero::base {
 
 namespace detail {
-extern const bool kHasFailpoints;
+extern bool has_failpoints;
 int hit_failpoint(const char* name);
 } // namespace detail
 
 // 0, or the errno that is to be taken for the answer.
 inline int failpoint(const char* name) {
-  return detail::kHasFailpoints ? detail::hit_failpoint(name) : 0;
+  return detail::has_failpoints ? detail::hit_failpoint(name) : 0;
 }
+
+// As the variable does, for a process that a test has forked. Requires: it has
+// one thread.
+void set_failpoints(std::string_view text);
 
 } // namespace zero::base

@@ -8,8 +8,8 @@
 
 namespace zero::checkpoint {
 
-BackgroundSaver::BackgroundSaver(comm::Group& group)
-    : group_(group.split(0, group.rank())) {}
+BackgroundSaver::BackgroundSaver(const std::shared_ptr<comm::Group>& group)
+    : trained_by_(group), group_(group->split(0, group->rank())) {}
 
 BackgroundSaver::~BackgroundSaver() {
   wait();

@@ -18,7 +18,7 @@ class BackgroundSaver {
  public:
   // Collective. Ranks of `group` save; what they have to tell each other about
   // it does not go between what they compute.
-  explicit BackgroundSaver(comm::Group& group);
+  explicit BackgroundSaver(const std::shared_ptr<comm::Group>& group);
   ~BackgroundSaver(); // when the last one is written
   BackgroundSaver(const BackgroundSaver&) = delete;
   BackgroundSaver& operator=(const BackgroundSaver&) = delete;
@@ -30,9 +30,15 @@ class BackgroundSaver {
 
   void wait(); // for the last one, however it ended
 
+  // Whether it was made for these ranks.
+  bool serves(const std::shared_ptr<comm::Group>& group) const {
+    return trained_by_.lock() == group;
+  }
+
  private:
   void copy(Snapshot& snapshot);
 
+  std::weak_ptr<comm::Group> trained_by_;
   std::shared_ptr<comm::Group> group_;
   std::vector<std::byte> copy_; // kept: its pages are there the next time
   std::thread thread_;

@@ -7,7 +7,7 @@
 
 #include "base/error.h"
 #include "checkpoint/safetensors_writer.h"
-#include "engine/engine_state.h"
+#include "engine/succession.h"
 
 namespace zero {
 
@@ -50,20 +50,18 @@ void write_all(engine::EngineState& state, const std::string& path) {
   writer.commit();
 }
 
-} // namespace
-
-void Engine::export_safetensors(const std::string& path) const {
-  state_->check_parameters();
-  // Every rank gets to know whether it worked.
+// Every rank gets to know whether it worked.
+void export_all(engine::EngineState& state, const std::string& path) {
+  state.check_parameters();
   std::exception_ptr failure;
-  if (state_->rank() == 0) {
+  if (state.rank() == 0) {
     try {
-      write_all(*state_, path);
+      write_all(state, path);
     } catch (...) {
       failure = std::current_exception();
     }
   }
-  const bool written = state_->agree_on(failure == nullptr);
+  const bool written = state.agree_on(failure == nullptr);
   if (failure != nullptr) {
     std::rethrow_exception(failure);
   }
@@ -73,6 +71,12 @@ void Engine::export_safetensors(const std::string& path) const {
         path,
         "'. Fix: see its own message, which says why"));
   }
+}
+
+} // namespace
+
+void Engine::export_safetensors(const std::string& path) const {
+  succession_->again_if_lost([&] { export_all(succession_->state(), path); });
 }
 
 } // namespace zero

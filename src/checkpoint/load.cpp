@@ -15,7 +15,7 @@
 #include "checkpoint/checkpoint_reader.h"
 #include "checkpoint/random_state.h"
 #include "checkpoint/vote.h"
-#include "engine/engine_state.h"
+#include "engine/succession.h"
 
 namespace zero {
 
@@ -323,17 +323,11 @@ class Loader {
   at::Tensor random_state_; // undefined if this rank had none
 };
 
-} // namespace
-
-LoadedCheckpoint Engine::load(
+LoadedCheckpoint load_newest(
+    EngineState& state,
     const std::string& folder,
     const LoadOptions& options) {
-  const c10::NoGradGuard no_grad;
-  EngineState& state = *state_;
   comm::Group& group = *state.group();
-  if (saver_) {
-    saver_->wait(); // what is being saved is the newest
-  }
   state.check_parameters();
   state.check_nothing_lent();
 
@@ -392,6 +386,19 @@ LoadedCheckpoint Engine::load(
     }
     throw;
   }
+}
+
+} // namespace
+
+LoadedCheckpoint Engine::load(
+    const std::string& folder,
+    const LoadOptions& options) {
+  const c10::NoGradGuard no_grad;
+  if (saver_) {
+    saver_->wait(); // what is being saved is the newest
+  }
+  return succession_->again_if_lost(
+      [&] { return load_newest(succession_->state(), folder, options); });
 }
 
 } // namespace zero

@@ -14,7 +14,7 @@
 #include "checkpoint/random_state.h"
 #include "checkpoint/shard_writer.h"
 #include "checkpoint/write_checkpoint.h"
-#include "engine/engine_state.h"
+#include "engine/succession.h"
 
 namespace zero {
 
@@ -158,9 +158,12 @@ std::string Engine::save(const std::string& folder, const SaveOptions& options)
   if (saver_) {
     saver_->wait(); // the newest one comes last
   }
-  auto snapshot = snapshot_of(*state_, options);
-  return checkpoint::write_checkpoint(
-      *state_->group(), {folder, options.keep}, snapshot);
+  return succession_->again_if_lost([&] {
+    auto& state = succession_->state();
+    auto snapshot = snapshot_of(state, options);
+    return checkpoint::write_checkpoint(
+        *state.group(), {folder, options.keep}, snapshot);
+  });
 }
 
 SaveHandle Engine::save_async(
@@ -168,11 +171,14 @@ SaveHandle Engine::save_async(
     const SaveOptions& options) {
   const base::Span span(base::Activity::save);
   const c10::NoGradGuard no_grad;
-  if (!saver_) {
-    saver_ = std::make_shared<checkpoint::BackgroundSaver>(*state_->group());
-  }
-  return SaveHandle(
-      saver_->begin({folder, options.keep}, snapshot_of(*state_, options)));
+  return succession_->again_if_lost([&] {
+    auto& state = succession_->state();
+    if (!saver_ || !saver_->serves(state.group())) {
+      saver_ = std::make_shared<checkpoint::BackgroundSaver>(state.group());
+    }
+    return SaveHandle(
+        saver_->begin({folder, options.keep}, snapshot_of(state, options)));
+  });
 }
 
 bool SaveHandle::done() const {

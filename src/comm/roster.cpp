@@ -168,6 +168,10 @@ void Roster::note_victim(int id) {
   member(id).who.fetch_or(Member::kVictim);
 }
 
+void Roster::forgive_victim(int id) {
+  member(id).who.fetch_and(~uint64_t{Member::kVictim});
+}
+
 bool Roster::is_victim(int id) const {
   return (member(id).who.load() & Member::kVictim) != 0;
 }

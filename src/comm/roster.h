@@ -68,6 +68,7 @@ class Roster {
   // Remembers that this rank failed because another one was lost, so that the
   // launcher can tell the first cause from what followed.
   void note_victim(int id);
+  void forgive_victim(int id); // it has gone on without the other
   bool is_victim(int id) const;
 
   // Of two that are lost, what was lost first has the lower number; 0 is what

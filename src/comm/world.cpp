@@ -29,6 +29,43 @@ std::shared_ptr<WorldState> join_world(
   return state;
 }
 
+void WorldState::shrink() {
+  auto successor = current()->shrink();
+  const std::lock_guard lock(mutex);
+  group = std::move(successor);
+}
+
+void WorldState::add(Dependent* dependent) {
+  const std::lock_guard lock(mutex);
+  dependents.push_back(dependent);
+}
+
+void WorldState::remove(Dependent* dependent) {
+  const std::lock_guard lock(mutex);
+  std::erase(dependents, dependent);
+}
+
+void go_on_without_the_lost(WorldState& world) {
+  // Each attempt but the last one has lost one more.
+  for (int attempts = world.current()->size(); attempts > 0; --attempts) {
+    try {
+      if (!world.current()->lost_ranks().empty()) {
+        world.shrink();
+      }
+      const auto survivors = world.current();
+      for (auto* dependent : std::vector(world.dependents)) {
+        dependent->go_on_with(survivors);
+      }
+      break;
+    } catch (const CommError&) {
+      if (attempts == 1 || world.current()->lost_ranks().empty()) {
+        throw;
+      }
+    }
+  }
+  world.membership->roster().forgive_victim(world.membership->id());
+}
+
 const std::shared_ptr<WorldState>& state_of(const World& world) {
   return world.state_;
 }
@@ -150,9 +187,7 @@ void World::barrier() const {
 }
 
 void World::shrink() {
-  auto group = state_->current()->shrink();
-  const std::lock_guard lock(state_->mutex);
-  state_->group = std::move(group);
+  state_->shrink();
 }
 
 } // namespace zero

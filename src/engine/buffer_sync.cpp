@@ -42,7 +42,7 @@ BufferSync::BufferSync(
     shapes_.push_back(
         {buffer.tensor.scalar_type(), buffer.tensor.sizes().vec()});
   }
-  window_ = comm::make_window(group, rank_ == 0 ? bytes_ : 0);
+  window_ = comm::make_window(group, rank_ == 0 ? 2 * bytes_ : 0);
 }
 
 void BufferSync::check(const std::string& prefix) const {
@@ -67,29 +67,36 @@ void BufferSync::check(const std::string& prefix) const {
   }
 }
 
-void BufferSync::offer() const {
+std::byte* BufferSync::place(uint64_t round) const {
+  return window_->data(0) + static_cast<int64_t>(round % 2) * bytes_;
+}
+
+void BufferSync::offer(uint64_t round) const {
   if (rank_ == 0) {
     const c10::InferenceMode may_have_been_made_in_it;
-    for_each_place(
-        buffers_, window_->data(0), [](const auto& buffer, auto* place) {
-          tensor_at(buffer, place).copy_(buffer);
-        });
-    window_->store(window_->data(0), bytes_);
+    for_each_place(buffers_, place(round), [](const auto& buffer, auto* place) {
+      tensor_at(buffer, place).copy_(buffer);
+    });
+    window_->store(place(round), bytes_);
   }
 }
 
-void BufferSync::take() const {
+void BufferSync::take(uint64_t round) const {
   if (rank_ != 0) {
-    const c10::InferenceMode may_have_been_made_in_it;
-    for_each_place(
-        buffers_, window_->data(0), [](const at::Tensor& buffer, auto* place) {
-          const at::Tensor value = tensor_at(buffer, place);
-          // A graph may have saved it: what does not change stays as it is.
-          if (!buffer.equal(value)) {
-            buffer.copy_(value);
-          }
-        });
+    restore(round);
   }
+}
+
+void BufferSync::restore(uint64_t round) const {
+  const c10::InferenceMode may_have_been_made_in_it;
+  for_each_place(
+      buffers_, place(round), [](const at::Tensor& buffer, auto* place) {
+        const at::Tensor value = tensor_at(buffer, place);
+        // A graph may have saved it: what does not change stays as it is.
+        if (!buffer.equal(value)) {
+          buffer.copy_(value);
+        }
+      });
 }
 
 } // namespace zero::engine

@@ -2,6 +2,7 @@
 // running statistics of BatchNorm, which each rank keeps from its own batches.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <vector>
@@ -22,14 +23,14 @@ class BufferSync {
   // this was made. Values are the user's.
   void check(const std::string& prefix) const;
 
-  // Rank 0 offers its buffers; after a barrier the others take them. Rank 0
-  // does not offer again before all have.
-  void offer() const;
-  void take() const;
-
-  int64_t bytes() const {
-    return bytes_;
-  }
+  // Rank 0 offers its buffers in a round; after a barrier the others take them.
+  // Rank 0 offers again in the next round only, and no more before all have
+  // taken.
+  void offer(uint64_t round) const;
+  void take(uint64_t round) const;
+  // On rank 0 too: as they were offered in that round, the last one or the one
+  // before.
+  void restore(uint64_t round) const;
 
  private:
   struct Shape {
@@ -37,10 +38,12 @@ class BufferSync {
     std::vector<int64_t> sizes;
   };
 
+  std::byte* place(uint64_t round) const;
+
   std::vector<shard::Parameter> buffers_;
   std::vector<Shape> shapes_; // as they were
   int rank_;
-  int64_t bytes_;
+  int64_t bytes_; // there are two places for them, which take turns
   std::shared_ptr<comm::WindowState> window_;
 };
 

@@ -1,7 +1,7 @@
 #include <zero/engine.h>
 
 #include "base/error.h"
-#include "engine/engine_state.h"
+#include "engine/succession.h"
 
 namespace zero {
 
@@ -29,7 +29,7 @@ Engine::Engine(
     std::shared_ptr<torch::nn::Module> module,
     const Config& config,
     std::shared_ptr<Optimizer> optimizer)
-    : state_(std::make_unique<engine::EngineState>(
+    : succession_(std::make_unique<engine::Succession>(
           world,
           std::move(module),
           config,
@@ -38,18 +38,21 @@ Engine::Engine(
 Engine::~Engine() = default;
 
 void Engine::backward(const at::Tensor& loss) {
-  state_->backward(loss);
+  succession_->backward(loss);
 }
 
 StepResult Engine::step() {
-  return state_->step();
+  return succession_->step();
 }
 
 StepResult Engine::run(const std::function<at::Tensor(int64_t)>& forward) {
   StepResult result;
   do {
-    // A round that an exception has cut short goes on where it stopped.
-    for (int64_t i = state_->micro_step(); i < state_->accumulation_steps();
+    // A round that an exception has cut short goes on where it stopped. When
+    // ranks are lost the number of micro-batches may change.
+    result = {};
+    for (int64_t i = succession_->state().micro_step();
+         i < accumulation_steps() && !result.abandoned;
          ++i) {
       backward(forward(i));
       result = step();
@@ -59,39 +62,51 @@ StepResult Engine::run(const std::function<at::Tensor(int64_t)>& forward) {
 }
 
 void Engine::zero_grad() {
-  state_->zero_grad();
+  succession_->state().zero_grad();
 }
 
 void Engine::join() {
-  state_->join();
+  succession_->join();
 }
 
 int64_t Engine::global_step() const {
-  return state_->global_step();
+  return succession_->state().global_step();
+}
+
+int64_t Engine::accumulation_steps() const {
+  return succession_->state().accumulation_steps();
+}
+
+void Engine::set_accumulation_steps(int64_t steps) {
+  succession_->state().set_accumulation_steps(steps);
+}
+
+const std::vector<Recovery>& Engine::recoveries() const {
+  return succession_->recoveries();
 }
 
 double Engine::lr() const {
-  return state_->groups().lr(state_->global_step());
+  return succession_->state().groups().lr(succession_->state().global_step());
 }
 
 void Engine::set_lr(double lr) {
-  state_->groups().set_lr(lr);
+  succession_->state().groups().set_lr(lr);
 }
 
 void Engine::set_lr(int group, double lr) {
-  state_->groups().set_lr(group, lr);
+  succession_->state().groups().set_lr(group, lr);
 }
 
 MemoryAccount Engine::memory() const {
-  return state_->memory();
+  return succession_->state().memory();
 }
 
 EngineTraffic Engine::traffic() const {
-  return state_->traffic();
+  return succession_->state().traffic();
 }
 
 void Engine::reset_traffic() {
-  state_->reset_traffic();
+  succession_->state().reset_traffic();
 }
 
 GatherGuard Engine::gather(torch::nn::Module& module, Access access) {
@@ -101,11 +116,11 @@ GatherGuard Engine::gather(torch::nn::Module& module, Access access) {
 GatherGuard Engine::gather(
     const std::vector<at::Tensor>& parameters,
     Access access) {
-  return GatherGuard(state_->gather(parameters, access));
+  return GatherGuard(succession_->state().gather(parameters, access));
 }
 
 at::Tensor Engine::full_gradient(const at::Tensor& parameter) const {
-  return state_->full_gradient(parameter);
+  return succession_->state().full_gradient(parameter);
 }
 
 } // namespace zero

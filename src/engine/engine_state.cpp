@@ -8,6 +8,7 @@
 
 #include "base/activity.h"
 #include "base/error.h"
+#include "base/failpoint.h"
 #include "base/log.h"
 #include "comm/shm/collectives.h"
 #include "comm/world_state.h"
@@ -72,35 +73,33 @@ StepResult EngineState::run_step() {
   if (micro_step_ > 0 && micro_step_ < accumulation_steps_) {
     return {.lr = groups_->lr(global_step_), .step = global_step_};
   }
-  StepResult result{.updated = true, .lr = groups_->lr(global_step_)};
 
   // ---- the step ----------------------------------------------------------
-  reduce_what_is_left(); // from here on the round is decided
-  result.grad_norm = agree(false).norm;
-  update_parameters(result.grad_norm);
+  reduce_what_is_left();
+  const double norm = agree(false).norm; // when all are here, it is decided
+  update_parameters(norm);
   publish_parameters();
   end_round();
   check_replicas(); // where the configuration asks for it
   // ------------------------------------------------------------------------
 
-  result.step = global_step_;
-  print(result);
-  return result;
+  print();
+  return result_;
 }
 
-void EngineState::print(const StepResult& result) const {
+void EngineState::print() const {
   const auto every = config_.steps_per_print;
-  if (every && rank() == 0 && result.step % *every == 0) {
+  if (every && rank() == 0 && result_.step % *every == 0) {
     base::log_info(
         rank(),
         group_->size(),
         c10::str(
             "step ",
-            result.step,
+            result_.step,
             ": learning rate ",
-            result.lr,
+            result_.lr,
             ", gradient norm ",
-            result.grad_norm));
+            result_.grad_norm));
   }
 }
 
@@ -132,7 +131,6 @@ void EngineState::reduce_what_is_left() {
   if (take_in_what_thaws()) {
     reduce_and_close(); // its gradients, too
   }
-  update_->journal().begin(Phase::decided, static_cast<uint64_t>(global_step_));
   if (config_.zero_optimization.stage == 0) {
     reducer_->gather_means();
   }
@@ -149,7 +147,9 @@ void EngineState::reduce_and_close() {
       refused_ = std::current_exception();
     }
   }
+  base::failpoint("engine.moment");
   reducer_->close_round();
+  base::failpoint("engine.moment");
 }
 
 EngineState::Agreement EngineState::agree(bool joined) {
@@ -157,25 +157,53 @@ EngineState::Agreement EngineState::agree(bool joined) {
   if (gatherer_) {
     gatherer_->pause();
   }
-  const double p = config_.libzero.clip_norm_type;
   // Every element counts once, on the rank that has reduced it.
   const double own = reducer_->norm_power_sum();
+  update_->journal().decide(round_, {own, joined});
+  base::failpoint("engine.moment");
   const auto all = exchange({std::bit_cast<int64_t>(own), joined ? 1 : 0});
   control_bytes_ += int64_t{16} * (group_->size() - 1);
-  Agreement agreement{.norm = 0, .all_joined = true};
+  std::vector<Journal::Contribution> contributions;
   for (size_t i = 0; i < all.size(); i += 2) {
-    agreement.norm =
-        optim::combine(agreement.norm, std::bit_cast<double>(all[i]), p);
-    agreement.all_joined = agreement.all_joined && all[i + 1] != 0;
+    contributions.push_back({std::bit_cast<double>(all[i]), all[i + 1] != 0});
+  }
+  return combine(contributions);
+}
+
+EngineState::Agreement EngineState::combine(
+    const std::vector<Journal::Contribution>& contributions) const {
+  const double p = config_.libzero.clip_norm_type;
+  Agreement agreement{.norm = 0, .all_joined = true};
+  for (const auto& [norm_power_sum, joined] : contributions) {
+    agreement.norm = optim::combine(agreement.norm, norm_power_sum, p);
+    agreement.all_joined = agreement.all_joined && joined;
   }
   agreement.norm = optim::finish(agreement.norm, p);
   return agreement;
 }
 
 void EngineState::update_parameters(double norm) {
+  try {
+    check_may_update(norm); // alike on all ranks
+  } catch (const Error&) {
+    end_round();
+    throw;
+  }
+  decide(norm);
+  base::failpoint("engine.moment");
+  std::exception_ptr failure;
+  try {
+    update_own_part();
+  } catch (...) { // an optimizer of the user's
+    failure = std::current_exception();
+  }
+  send_updated();
+  await_all_updates(failure);
+}
+
+void EngineState::check_may_update(double norm) const {
   if (!std::isfinite(norm) &&
       config_.libzero.on_nonfinite == LibzeroConfig::OnNonfinite::raise) {
-    end_round();
     throw NonfiniteError(c10::str(
         base::rank_prefix(rank(), group_->size()),
         "step ",
@@ -186,13 +214,13 @@ void EngineState::update_parameters(double norm) {
         "rate, or look for what is not a number in the data or the loss"));
   }
   if (!config_.zero_optimization.ignore_unused_parameters) {
-    try {
-      reducer_->check_all_have_gradients(); // alike on all ranks
-    } catch (const ConfigError&) {
-      end_round();
-      throw;
-    }
+    reducer_->check_all_have_gradients();
   }
+}
+
+void EngineState::decide(double norm) {
+  result_ = {
+      .updated = true, .grad_norm = norm, .lr = groups_->lr(global_step_)};
   const double limit = config_.gradient_clipping;
   decision_ = {.gradient_factor = 1, .step = global_step_};
   if (limit > 0) {
@@ -201,20 +229,17 @@ void EngineState::update_parameters(double norm) {
     const double factor = limit / (norm + 1e-6);
     decision_.gradient_factor = factor < 1 || std::isnan(factor) ? factor : 1;
   }
-  std::exception_ptr failure;
-  try {
-    if (!trainable_.empty()) {
-      const base::Span span(base::Activity::update);
-      update_->run(rank(), decision_);
-    }
-    update_->journal().begin(
-        Phase::updated, static_cast<uint64_t>(global_step_));
-  } catch (...) { // an optimizer of the user's
-    failure = std::current_exception();
+}
+
+void EngineState::update_own_part() {
+  {
+    const base::Span span(base::Activity::update);
+    update_->run(rank(), decision_);
   }
-  send_updated();
-  buffers_->offer();
-  await_all_updates(failure);
+  buffers_->offer(round_);
+  base::failpoint("engine.moment");
+  update_->journal().finish(rank(), round_);
+  base::failpoint("engine.moment");
 }
 
 // To other hosts' copies.
@@ -258,7 +283,12 @@ std::vector<int64_t> EngineState::exchange(
 void EngineState::publish_parameters() {
   const base::Span span(base::Activity::gather);
   take_updated();
-  buffers_->take();
+  buffers_->take(round_);
+  base::failpoint("engine.moment");
+  count_update();
+}
+
+void EngineState::count_update() {
   // A backward through a graph of before raises, as it does in torch; not if
   // what it needs had no gradient and is as it was.
   for (int index = 0; index < static_cast<int>(trainable_.size()); ++index) {
@@ -271,7 +301,7 @@ void EngineState::publish_parameters() {
   }
   tamper_check_.accept_all();
   update_->count();
-  ++global_step_;
+  result_.step = ++global_step_;
 }
 
 // What the others have written, into this rank's copy.
@@ -324,7 +354,8 @@ void EngineState::count_sent_by_others() const {
 }
 
 void EngineState::end_round() {
-  update_->journal().begin(Phase::open, static_cast<uint64_t>(global_step_));
+  update_->journal().open(++round_);
+  base::failpoint("engine.moment");
   reducer_->next_round();
   thawing_->next_round();
   if (gatherer_) {
@@ -334,6 +365,19 @@ void EngineState::end_round() {
   if (refused_) {
     std::rethrow_exception(std::exchange(refused_, nullptr));
   }
+}
+
+void EngineState::set_accumulation_steps(int64_t steps) {
+  check_between_rounds("set_accumulation_steps");
+  if (steps < 1) {
+    throw ConfigError(c10::str(
+        prefix(),
+        "set_accumulation_steps: ",
+        steps,
+        " micro-batches in a round, expected at least 1. Fix: give the same "
+        "number on every rank"));
+  }
+  accumulation_steps_ = steps;
 }
 
 void EngineState::zero_grad() {

@@ -1,5 +1,6 @@
-// Defines EngineState: what is behind an Engine. Its step() is the step that
-// docs/architecture.md describes.
+// Defines EngineState: what is behind an Engine, for as long as the same ranks
+// train. Its step() is the step that docs/architecture.md describes. When ranks
+// are lost, Succession makes another one for those who are left.
 #pragma once
 
 #include <zero/engine.h>
@@ -29,6 +30,9 @@ class EngineState {
       std::shared_ptr<torch::nn::Module> module,
       const Config& config,
       std::shared_ptr<Optimizer> optimizer);
+  // Collective over `group`, who are left of the ranks of `before`: goes on from
+  // what that one has, and leaves the module to it until begin().
+  EngineState(const EngineState& before, std::shared_ptr<comm::Group> group);
   ~EngineState();
   EngineState(const EngineState&) = delete;
   EngineState& operator=(const EngineState&) = delete;
@@ -44,6 +48,7 @@ class EngineState {
   int64_t accumulation_steps() const {
     return accumulation_steps_;
   }
+  void set_accumulation_steps(int64_t steps);
   int64_t micro_step() const {
     return micro_step_;
   }
@@ -99,6 +104,31 @@ class EngineState {
   // Throws: ConfigError unless the engine is between two rounds.
   void check_between_rounds(const char* call) const;
   void check_nothing_lent() const;
+  // Rounds that have ended, with an update or without.
+  uint64_t round() const {
+    return round_;
+  }
+  // Of the last round that ended with an update.
+  const StepResult& result() const {
+    return result_;
+  }
+
+  // How a loss of ranks leaves the round; see recover.cpp.
+  struct Settled {
+    std::exception_ptr failure; // what the round has ended with, if it is that
+    bool all_joined = false; // it was the last one
+  };
+  // Collective over those who are left, while nobody trains: what all ranks had
+  // decided is completed, for the lost ones too; else the round is as if nobody
+  // had begun it. Throws: CommError; it may be called again with those who are
+  // left then.
+  Settled settle_round(comm::Group& survivors);
+  // The same for parameters that were on their way from frozen to trained.
+  void settle_thawing(comm::Group& survivors);
+  // The module's parameters are handed over, from one state to the next.
+  void retire();
+  void begin();
+
   // Every later call throws it.
   void fail_for_good(std::exception_ptr failure) {
     failure_ = std::move(failure);
@@ -122,14 +152,6 @@ class EngineState {
       int number,
       int64_t count);
 
-  // For tests, and for whoever finishes what a lost rank had begun.
-  Update& update() {
-    return *update_;
-  }
-  const Decision& decision() const {
-    return decision_;
-  }
-
  private:
   struct Agreement {
     double norm = 0;
@@ -146,9 +168,10 @@ class EngineState {
 
   std::vector<shard::Parameter> all_parameters() const;
   void make_partitions();
-  shard::Partition& add_partition(
+  std::unique_ptr<shard::Partition> make_partition(
       std::vector<shard::Parameter> parameters,
-      bool trainable);
+      bool trainable) const;
+  shard::Partition& add(std::unique_ptr<shard::Partition> partition);
   void train(const shard::Partition& partition);
   void take_values_of_rank_0(
       const shard::Partition& partition,
@@ -164,7 +187,7 @@ class EngineState {
   void remember_failure(const std::function<void()>& call);
   void run_backward(const at::Tensor& loss);
   StepResult run_step();
-  void print(const StepResult& result) const;
+  void print() const;
   void run_join();
   bool reduces_now() const;
   void reduce_what_is_left();
@@ -176,14 +199,26 @@ class EngineState {
       const shard::Partition& partition,
       std::vector<shard::Parameter> thawed,
       std::vector<shard::Parameter> kept);
+  void adopt_thawed();
+  void make_gatherer();
+  void make_training_parts();
+  void watch_gradients(const shard::Partition& partition);
   Agreement agree(bool joined);
+  Agreement combine(
+      const std::vector<Journal::Contribution>& contributions) const;
   // What every rank says, in the order of their numbers.
   std::vector<int64_t> exchange(const std::vector<int64_t>& own) const;
   void update_parameters(double norm);
+  void check_may_update(double norm) const;
+  void decide(double norm);
+  void update_own_part();
+  void update_part_of(int lost);
+  std::vector<int> ranks_of(const comm::Group& survivors) const;
   void send_updated() const;
   void count_sent_by_others() const;
   void await_all_updates(const std::exception_ptr& failure);
   void publish_parameters();
+  void count_update();
   void take_updated() const;
   void restore_frozen(const Restored& restored) const;
   void end_round();
@@ -199,6 +234,7 @@ class EngineState {
   std::shared_ptr<comm::Group> group_;
   Config config_;
   int64_t accumulation_steps_ = 1;
+  std::shared_ptr<Optimizer> optimizer_;
   int num_states_ = 0; // of the optimizer, per parameter
   bool has_own_optimizer_ = false; // the program's
   std::vector<std::unique_ptr<shard::Partition>> partitions_;
@@ -212,14 +248,27 @@ class EngineState {
   std::unique_ptr<BufferSync> buffers_;
   TamperCheck tamper_check_;
   std::vector<Place> lent_; // to guards that write
-  observe::GradientObserver gradient_observer_; // uses the reducer
+  // Uses the reducer.
+  std::unique_ptr<observe::GradientObserver> gradient_observer_ =
+      std::make_unique<observe::GradientObserver>();
+
+  // What comes out of a frozen partition, until all ranks have it.
+  struct Thawing {
+    const shard::Partition* from = nullptr;
+    std::vector<std::unique_ptr<shard::Partition>> to; // the first is trained
+  };
+  Thawing being_thawed_;
+  int64_t num_thawed_ = 0; // partitions
 
   int64_t micro_step_ = 0; // backward calls in this round
   int64_t global_step_ = 0;
+  uint64_t round_ = 0;
+  StepResult result_;
   Decision decision_;
   int64_t control_bytes_ = 0;
   std::exception_ptr refused_; // of this round: told when it is over
   std::exception_ptr failure_; // of ranks that could not go on together
+  bool has_module_ = false; // its parameters are in these partitions
   std::shared_ptr<const bool> alive_ = std::make_shared<bool>(true);
 };
 

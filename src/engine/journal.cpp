@@ -1,5 +1,6 @@
 #include "engine/journal.h"
 
+#include <atomic>
 #include <cstring>
 
 #include "base/alignment.h"
@@ -7,11 +8,27 @@
 
 namespace zero::engine {
 
+// Each is one word, so that none is ever half written.
 struct Journal::Words {
-  std::atomic<uint64_t> round;
-  std::atomic<Phase> phase;
+  std::atomic<uint64_t> place; // round << kPhaseBits | phase
   std::atomic<int64_t> entered; // 1 + the chunk under way, 0 if none
+  // Of this round and the one before: a rank may be in the next one already
+  // when another asks for what it brought to this one.
+  struct {
+    std::atomic<double> norm_power_sum;
+    std::atomic<bool> joined;
+  } contributions[2];
 };
+
+namespace {
+
+constexpr int kPhaseBits = 2;
+
+uint64_t word_of(uint64_t round, Phase phase) {
+  return round << kPhaseBits | static_cast<uint64_t>(phase);
+}
+
+} // namespace
 
 Journal::Journal(const std::shared_ptr<comm::Group>& group, int64_t chunk_bytes)
     : chunk_bytes_(base::round_up(chunk_bytes, base::kCacheLine)),
@@ -26,25 +43,47 @@ std::byte* Journal::copy(int rank, int64_t number) const {
   return window_->data(rank) + base::kCacheLine + number % 2 * chunk_bytes_;
 }
 
-void Journal::begin(Phase phase, uint64_t round) {
+void Journal::open(uint64_t round) {
   auto& own = words(rank_);
-  own.entered = 0;
-  own.round = round;
-  own.phase = phase;
+  own.entered = 0; // before the next update can be thought to be under way
+  own.place = word_of(round, Phase::open);
 }
 
-Phase Journal::phase(int rank) const {
-  return words(rank).phase;
+void Journal::decide(uint64_t round, const Contribution& contribution) {
+  auto& own = words(rank_);
+  auto& place = own.contributions[round % 2];
+  place.norm_power_sum = contribution.norm_power_sum;
+  place.joined = contribution.joined;
+  own.place = word_of(round, Phase::decided);
 }
 
-void Journal::enter(int64_t number, const std::vector<Piece>& pieces) {
-  std::byte* to = copy(rank_, number);
+void Journal::finish(int rank, uint64_t round) const {
+  words(rank).place = word_of(round, Phase::updated);
+}
+
+Journal::Place Journal::place(int rank) const {
+  const uint64_t word = words(rank).place;
+  return {
+      .round = word >> kPhaseBits,
+      .phase = static_cast<Phase>(word & ((1U << kPhaseBits) - 1))};
+}
+
+Journal::Contribution Journal::contribution(int rank, uint64_t round) const {
+  const auto& place = words(rank).contributions[round % 2];
+  return {.norm_power_sum = place.norm_power_sum, .joined = place.joined};
+}
+
+void Journal::enter(
+    int rank,
+    int64_t number,
+    const std::vector<Piece>& pieces) const {
+  std::byte* to = copy(rank, number);
   for (const auto& piece : pieces) {
     std::memcpy(to, piece.data, static_cast<size_t>(piece.bytes));
     to += piece.bytes;
   }
-  ZERO_CHECK(to <= copy(rank_, number) + chunk_bytes_);
-  words(rank_).entered = number + 1;
+  ZERO_CHECK(to <= copy(rank, number) + chunk_bytes_);
+  words(rank).entered = number + 1;
 }
 
 int64_t Journal::next_chunk(int rank) const {
@@ -52,18 +91,19 @@ int64_t Journal::next_chunk(int rank) const {
   return entered == 0 ? 0 : entered - 1;
 }
 
-void Journal::restore(
+bool Journal::restore(
     int rank,
     int64_t number,
     const std::vector<Piece>& pieces) const {
   if (words(rank).entered != number + 1) {
-    return;
+    return false;
   }
   const std::byte* from = copy(rank, number);
   for (const auto& piece : pieces) {
     std::memcpy(piece.data, from, static_cast<size_t>(piece.bytes));
     from += piece.bytes;
   }
+  return true;
 }
 
 } // namespace zero::engine

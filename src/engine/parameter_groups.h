@@ -49,6 +49,10 @@ class ParameterGroups {
   // or the rate is not a number >= 0.
   void set_lr(double lr);
   void set_lr(int group, double lr);
+  // Those that were set for the same groups before.
+  void take_rates(const ParameterGroups& before) {
+    set_rates_ = before.set_rates_;
+  }
   // Those that were set, by group.
   std::vector<std::optional<double>> set_rates() const {
     return set_rates_;

@@ -72,10 +72,10 @@ void EngineState::restore(const Restored& restored) {
   if (rank() == 0) {
     attempt(restored.buffers);
   }
-  buffers_->offer();
+  buffers_->offer(round_ + 1); // where the round before has them
   barrier(); // everybody has written
   take_updated();
-  buffers_->take();
+  buffers_->take(round_ + 1);
   for (const auto& parameter : all_parameters()) {
     parameter.tensor.unsafeGetTensorImpl()->bump_version();
   }

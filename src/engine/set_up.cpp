@@ -76,7 +76,8 @@ EngineState::EngineState(
     std::shared_ptr<Optimizer> optimizer)
     : module_(std::move(module)),
       group_(make_group(world, config)),
-      config_(config) {
+      config_(config),
+      has_module_(true) {
   if (!module_) {
     throw ConfigError(
         "the engine needs a module, got none. Fix: pass module.ptr() of one that "
@@ -85,36 +86,52 @@ EngineState::EngineState(
   base::keep_large_tensors();
   accumulation_steps_ = config_.batch_sizes(group_->size()).accumulation;
   has_own_optimizer_ = optimizer != nullptr;
-  if (!optimizer) {
-    optimizer = make_optimizer(config_);
-  }
-  num_states_ = optimizer->num_states();
+  optimizer_ = optimizer ? std::move(optimizer) : make_optimizer(config_);
+  num_states_ = optimizer_->num_states();
   make_partitions();
-
-  if (!partitions_.empty() && partitions_.front()->parameters_can_be_absent()) {
-    const auto& zero = config_.zero_optimization;
-    int64_t all_bytes = 0;
-    int64_t widest = 0;
-    std::vector<const Partition*> all;
-    for (const auto& partition : partitions_) {
-      all.push_back(partition.get());
-      all_bytes += partition->layout().numel() * partition->element_bytes();
-      widest = std::max(widest, partition->element_bytes());
-    }
-    const int64_t live_bytes =
-        zero.stage3_max_live_parameters < all_bytes / widest
-        ? zero.stage3_max_live_parameters * widest
-        : all_bytes;
-    gatherer_ = gather::make_gatherer(
-        all,
-        group_,
-        gather::GatherOptions{
-            .budget_bytes = std::min(
-                live_bytes,
-                budget_bytes(config_.libzero.gather_budget, all_bytes)),
-            .prefetch_numel = zero.stage3_prefetch_bucket_size,
-            .persistent_numel = zero.stage3_param_persistence_threshold});
+  make_gatherer();
+  make_training_parts();
+  for (const auto* partition : trainable_) {
+    watch_gradients(*partition);
   }
+  for (const auto& parameter : all_parameters()) {
+    parameter.tensor.mutable_grad().reset();
+    tamper_check_.accept(parameter);
+  }
+  barrier(); // nobody trains before everybody is ready
+}
+
+// Where parameters can be absent.
+void EngineState::make_gatherer() {
+  if (partitions_.empty() || !partitions_.front()->parameters_can_be_absent()) {
+    return;
+  }
+  const auto& zero = config_.zero_optimization;
+  int64_t all_bytes = 0;
+  int64_t widest = 0;
+  std::vector<const Partition*> all;
+  for (const auto& partition : partitions_) {
+    all.push_back(partition.get());
+    all_bytes += partition->layout().numel() * partition->element_bytes();
+    widest = std::max(widest, partition->element_bytes());
+  }
+  const int64_t live_bytes =
+      zero.stage3_max_live_parameters < all_bytes / widest
+      ? zero.stage3_max_live_parameters * widest
+      : all_bytes;
+  gatherer_ = gather::make_gatherer(
+      all,
+      group_,
+      gather::GatherOptions{
+          .budget_bytes = std::min(
+              live_bytes,
+              budget_bytes(config_.libzero.gather_budget, all_bytes)),
+          .prefetch_numel = zero.stage3_prefetch_bucket_size,
+          .persistent_numel = zero.stage3_param_persistence_threshold});
+}
+
+// What turns gradients into updates, and buffers into everybody's.
+void EngineState::make_training_parts() {
   reducer_ = std::make_unique<reduce::Reducer>(
       trainable_,
       group_,
@@ -125,27 +142,25 @@ EngineState::EngineState(
   groups_ = std::make_unique<ParameterGroups>(config_, all_parameters());
   update_ = std::make_unique<Update>(
       *reducer_,
-      std::move(optimizer),
+      optimizer_,
       *groups_,
       config_.zero_optimization.stage > 0,
       group_);
   for (const auto* partition : trainable_) {
     train(*partition);
   }
+  update_->journal().open(round_);
   watch_frozen();
   buffers_ = std::make_unique<BufferSync>(buffers_of(*module_), group_);
-  buffers_->offer();
+  buffers_->offer(round_ + 1); // where the round before has them
   barrier();
-  buffers_->take();
-
-  for (const auto& parameter : all_parameters()) {
-    parameter.tensor.mutable_grad().reset();
-    tamper_check_.accept(parameter);
-  }
-  barrier(); // nobody trains before everybody is ready
+  buffers_->take(round_ + 1);
 }
 
 EngineState::~EngineState() {
+  if (!has_module_) {
+    return; // another state has its parameters
+  }
   gatherer_.reset();
   for (const auto& partition : partitions_) {
     for (const auto& parameter : partition->parameters()) {
@@ -183,7 +198,7 @@ void EngineState::make_partitions() {
   }
   for (auto& [kind, members] : kinds) {
     const auto& [frozen, dtype] = kind;
-    const auto& partition = add_partition(std::move(members), !frozen);
+    const auto& partition = add(make_partition(std::move(members), !frozen));
     take_values_of_rank_0(partition, [&](int number) {
       return data_of(partition.parameter(number));
     });
@@ -191,11 +206,11 @@ void EngineState::make_partitions() {
   }
 }
 
-Partition& EngineState::add_partition(
+std::unique_ptr<Partition> EngineState::make_partition(
     std::vector<Parameter> parameters,
-    bool trainable) {
+    bool trainable) const {
   const auto& zero = config_.zero_optimization;
-  partitions_.push_back(std::make_unique<Partition>(
+  return std::make_unique<Partition>(
       std::move(parameters),
       group_,
       shard::PartitionOptions{
@@ -203,21 +218,28 @@ Partition& EngineState::add_partition(
           .shared_memory = config_.libzero.shared_memory,
           .trainable = trainable,
           .num_states = trainable ? num_states_ : 0,
-          .bucket_numel = std::min(kBucketNumel, zero.reduce_bucket_size)}));
-  auto& partition = *partitions_.back();
-  (trainable ? trainable_ : frozen_).push_back(&partition);
-  return partition;
+          .bucket_numel = std::min(kBucketNumel, zero.reduce_bucket_size)});
+}
+
+Partition& EngineState::add(std::unique_ptr<Partition> partition) {
+  partitions_.push_back(std::move(partition));
+  auto& added = *partitions_.back();
+  (added.trainable() ? trainable_ : frozen_).push_back(&added);
+  return added;
 }
 
 // The reducer has it already.
 void EngineState::train(const Partition& partition) {
   groups_->add(partition);
   update_->add(&partition);
+}
+
+void EngineState::watch_gradients(const Partition& partition) {
   const auto place =
       std::find(trainable_.begin(), trainable_.end(), &partition);
   const int index = static_cast<int>(place - trainable_.begin());
   for (int number = 0; number < partition.layout().num_parameters(); ++number) {
-    gradient_observer_.watch(
+    gradient_observer_->watch(
         partition.parameter(number).tensor, [this, index, number] {
           reducer_->gradient_ready({index, number});
         });

@@ -67,11 +67,12 @@ void EngineState::thaw(
   if (gatherer_) {
     gatherer_->pause();
   }
-  std::vector<const Partition*> parts{&add_partition(std::move(thawed), true)};
+  being_thawed_.from = &old;
+  being_thawed_.to.push_back(make_partition(std::move(thawed), true));
   if (!kept.empty()) {
-    parts.push_back(&add_partition(std::move(kept), false));
+    being_thawed_.to.push_back(make_partition(std::move(kept), false));
   }
-  for (const auto* part : parts) {
+  for (const auto& part : being_thawed_.to) {
     std::vector<std::byte> values;
     take_values_of_rank_0(*part, [&](int number) {
       const auto& tensor = part->parameter(number).tensor;
@@ -79,17 +80,30 @@ void EngineState::thaw(
       old.read(old.number_of(tensor), values.data()).bytes->wait();
       return values.data();
     });
-    take_storages(*part);
+  }
+  barrier(); // the new ones are complete, and nobody reads the old one
+  const auto* trained = being_thawed_.to.front().get();
+  adopt_thawed();
+  reducer_->add(trained);
+  train(*trained);
+  watch_gradients(*trained);
+}
+
+void EngineState::adopt_thawed() {
+  const Partition* old = being_thawed_.from;
+  std::vector<const Partition*> parts;
+  for (auto& part : being_thawed_.to) {
+    parts.push_back(&add(std::move(part)));
+    take_storages(*parts.back());
   }
   if (gatherer_) {
-    gatherer_->move_units(&old, parts);
+    gatherer_->move_units(old, parts);
   }
-  reducer_->add(parts.front());
-  train(*parts.front());
-  barrier(); // nobody reads the old one any more
-  std::erase(frozen_, &old);
+  std::erase(frozen_, old);
   std::erase_if(
-      partitions_, [&](const auto& each) { return each.get() == &old; });
+      partitions_, [&](const auto& each) { return each.get() == old; });
+  being_thawed_ = {};
+  ++num_thawed_;
 }
 
 } // namespace zero::engine

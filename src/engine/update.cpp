@@ -6,6 +6,7 @@
 
 #include <algorithm>
 
+#include "base/failpoint.h"
 #include "optim/norm.h"
 #include "optim/parallel.h"
 
@@ -102,7 +103,6 @@ std::vector<Update::Run> Update::runs_of(int rank) const {
 
 void Update::run(int rank, const Decision& decision) {
   const auto runs = runs_of(rank);
-  const bool own = rank == partitions_.front()->rank();
   const int64_t resumed = journaled_ ? journal_.next_chunk(rank) : 0;
   int64_t number = 0;
   for (const auto& run : runs) {
@@ -114,13 +114,13 @@ void Update::run(int rank, const Decision& decision) {
       const int64_t numel = std::min(chunk_numel_, run.numel - begin);
       if (journaled_) {
         const auto pieces = pieces_of(rank, run, begin, numel);
-        if (own) {
-          journal_.enter(number, pieces);
-        } else {
-          journal_.restore(rank, number, pieces);
+        if (!journal_.restore(rank, number, pieces)) {
+          journal_.enter(rank, number, pieces);
         }
+        base::failpoint("engine.moment");
       }
       update_chunk(rank, run, begin, numel, decision);
+      base::failpoint("engine.moment");
     }
   }
 }
@@ -186,6 +186,10 @@ void Update::update_chunk(
   slice.weight_decay = settings.weight_decay;
   slice.momentum = settings.momentum;
   optimizer_->update(slice);
+}
+
+void Update::take_counts(const Update& before) {
+  std::ranges::copy(before.num_updates_, num_updates_.begin());
 }
 
 void Update::count() {

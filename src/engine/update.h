@@ -43,6 +43,8 @@ class Update {
 
   // The update is complete everywhere: parameters that took part count it.
   void count();
+  // Of the first partitions, the same that `before` had.
+  void take_counts(const Update& before);
 
   // Of a parameter of a partition that was added.
   int64_t num_updates(const shard::Partition* partition, int number) const;

@@ -6,6 +6,7 @@
 #include "base/activity.h"
 #include "base/alignment.h"
 #include "base/error.h"
+#include "base/failpoint.h"
 
 namespace zero::reduce {
 
@@ -156,6 +157,7 @@ void Exchange::begin_pass() {
 }
 
 void Exchange::announce(int bucket, uint64_t what) {
+  base::failpoint("engine.moment");
   auto& own = words(options_.rank);
   set(own.bucket(bucket).published, pass_ << kWhatBits | what);
   published_[static_cast<size_t>(bucket)] = 1;
@@ -256,6 +258,7 @@ void Exchange::progress() {
     auto contributions = contributions_here(bucket);
     add_other_hosts(bucket, contributions);
     handler_.reduce(bucket, contributions);
+    base::failpoint("engine.moment");
     reduced = 1;
     ++num_reduced_;
     auto& own = words(options_.rank);

@@ -80,6 +80,9 @@ class Partition {
   bool trainable() const {
     return options_.trainable;
   }
+  int num_states() const {
+    return options_.num_states;
+  }
   int rank() const {
     return rank_;
   }

@@ -1,0 +1,79 @@
+// Defines Succession: an engine that goes on when ranks are lost. It has one
+// EngineState after another, each on those who are left of the ranks before.
+//
+// Note [Succession]
+// When a call finds that a rank is lost, the world shrinks, the round is settled
+// (recover.cpp), and those who are left fill a new state out of the old one's
+// shared memory. When all have done so they change over, each for itself. If
+// another one is lost on the way, some may have changed over and others not:
+// those then do it too, since who has changed over has seen everybody complete
+// the new state. Until then nobody has touched the old one.
+#pragma once
+
+#include <zero/engine.h>
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "comm/world_state.h"
+#include "engine/engine_state.h"
+
+namespace zero::engine {
+
+class Succession : private comm::Dependent {
+ public:
+  // Collective, as Engine's.
+  Succession(
+      const World& world,
+      std::shared_ptr<torch::nn::Module> module,
+      const Config& config,
+      std::shared_ptr<Optimizer> optimizer);
+  ~Succession() override;
+  Succession(const Succession&) = delete;
+  Succession& operator=(const Succession&) = delete;
+
+  // The present one.
+  EngineState& state() {
+    return *state_;
+  }
+
+  void backward(const at::Tensor& loss);
+  StepResult step();
+  void join();
+
+  // A collective call between two rounds: those who are left make it again.
+  template <class Call>
+  auto again_if_lost(Call call) {
+    for (;;) {
+      try {
+        return call();
+      } catch (const PeerLost&) {
+        go_on();
+      }
+    }
+  }
+
+  const std::vector<Recovery>& recoveries() const {
+    return recoveries_;
+  }
+
+ private:
+  bool can_go_on() const;
+  // Rethrows what it is called to handle if that cannot be.
+  void go_on();
+  void go_on_with(const std::shared_ptr<comm::Group>& survivors) override;
+  void change_over();
+  StepResult abandoned();
+  void throw_what_the_round_ended_with();
+
+  std::shared_ptr<comm::WorldState> world_;
+  std::unique_ptr<EngineState> state_;
+  std::unique_ptr<EngineState> next_; // complete on this rank
+  int64_t generation_ = 0; // how often the state has changed
+  bool is_abandoned_ = false; // the round, and step() has not said so yet
+  EngineState::Settled settled_; // how it left the last round, to be told
+  std::vector<Recovery> recoveries_;
+};
+
+} // namespace zero::engine

@@ -1,0 +1,15 @@
+// Defines repartition(): what a rank has to have of parameters and optimizer
+// state, out of the same partition over other ranks. Used when those who are
+// left go on without a rank that was lost.
+#pragma once
+
+#include "shard/partition.h"
+
+namespace zero::shard {
+
+// Copies this rank's part. When every rank of `to` has done so, it is complete.
+// Requires: the same parameters in the same order, on one host; `from` does not
+// change.
+void repartition(const Partition& from, const Partition& to);
+
+} // namespace zero::shard
