@@ -39,7 +39,7 @@ std::string last_lines_report(
   return report.str();
 }
 
-std::string failure_report(const FirstCause& cause, const OomWatch& oom) {
+std::string failure_report(const FirstCause& cause) {
   const RankEnd& end = cause.get();
   std::ostringstream report;
   report << "zero: rank " << end.rank << " (process " << end.pid << ") ";
@@ -50,7 +50,7 @@ std::string failure_report(const FirstCause& cause, const OomWatch& oom) {
       report << " (by the other ranks: it had given no sign of life; perhaps "
                 "it was stopped, or its machine was overloaded)";
     } else if (signal == SIGKILL) {
-      report << " (" << oom.explain_kill() << ")";
+      report << " (" << end.kill_explanation << ")";
     } else if (WCOREDUMP(end.status)) {
       report << " (core dumped)";
     }

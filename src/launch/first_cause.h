@@ -12,8 +12,6 @@
 #include <optional>
 #include <string>
 
-#include "launch/oom.h"
-
 namespace zero::launch {
 
 // How a rank ended; `status` is what waitpid() says.
@@ -23,6 +21,7 @@ struct RankEnd {
   int status = 0;
   bool victim = false; // it failed because another rank was lost
   bool silent = false; // the other ranks killed it: no sign of life
+  std::string kill_explanation = {}; // OomWatch's, when it ended; of a SIGKILL
 
   bool failed() const {
     return status != 0;
@@ -66,6 +65,6 @@ class FirstCause {
 std::string last_lines_report(
     int rank,
     const std::deque<std::string>& last_lines);
-std::string failure_report(const FirstCause& cause, const OomWatch& oom);
+std::string failure_report(const FirstCause& cause);
 
 } // namespace zero::launch

@@ -163,7 +163,7 @@ void Supervisor::finish() {
       output_->say(last_lines_report(rank, output_->last_lines(rank)));
     }
     if (!options_.own_program || WIFSIGNALED(cause_.get().status)) {
-      output_->say(failure_report(cause_, oom_));
+      output_->say(failure_report(cause_));
     }
   } else if (ending_ == Ending::user_signal) {
     output_->say(c10::str(
@@ -240,17 +240,25 @@ void Supervisor::reap() {
     --num_running_;
     if (ending_ == Ending::no) { // else it was told to end
       const bool was_suspected = cause_.suspected();
-      cause_.add(
-          {.rank = rank,
-           .pid = pid,
-           .status = status,
-           .victim = roster_.is_victim(rank),
-           .silent = roster_.is_silent(rank)});
+      cause_.add(end_of(rank, pid, status));
       if (!was_suspected) {
         suspected_at_ = Clock::now();
       }
     }
   }
+}
+
+RankEnd Supervisor::end_of(int rank, pid_t pid, int status) {
+  RankEnd end{
+      .rank = rank,
+      .pid = pid,
+      .status = status,
+      .victim = roster_.is_victim(rank),
+      .silent = roster_.is_silent(rank)};
+  if (WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL && !end.silent) {
+    end.kill_explanation = oom_.explain_kill();
+  }
+  return end;
 }
 
 void Supervisor::begin_ending(Ending reason, int signal) {

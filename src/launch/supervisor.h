@@ -61,6 +61,7 @@ class Supervisor {
   void handle_signals();
   void handle_end_request(int signal);
   void reap();
+  RankEnd end_of(int rank, pid_t pid, int status);
   void begin_ending(Ending reason, int signal);
   void send(int signal, bool to_group) const;
   bool front_gone() const;
