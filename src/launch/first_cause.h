@@ -1,5 +1,6 @@
-// Defines FirstCause: which of the ranks that failed made the others fail. Used
-// by the supervisor, which reports it last, where a user looks first.
+// Defines FirstCause: which of the ranks that failed made the others fail; and
+// what is said of ranks that failed. Used by the supervisor, which reports the
+// cause last, where a user looks first.
 //
 //   FirstCause cause;
 //   cause.add({.rank = 2, .pid = pid, .status = status, .victim = false});
@@ -11,6 +12,8 @@
 #include <deque>
 #include <optional>
 #include <string>
+
+#include "launch/run.h"
 
 namespace zero::launch {
 
@@ -61,10 +64,14 @@ class FirstCause {
   std::optional<int> deserter_;
 };
 
-// Whole lines: what the rank wrote last, and what happened to it.
+// Whole lines: what the rank wrote last, and what happened to it at the end of
+// a job that failed.
 std::string last_lines_report(
     int rank,
     const std::deque<std::string>& last_lines);
-std::string failure_report(const FirstCause& cause);
+std::string failure_report(const FirstCause& cause, OnLoss on_loss);
+
+// A line for a rank that the others may go on without; `num_left` of them run.
+std::string loss_report(const RankEnd& end, int num_left, int num_ranks);
 
 } // namespace zero::launch
