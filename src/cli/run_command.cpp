@@ -3,6 +3,7 @@
 
 #include "base/error.h"
 #include "cli/commands.h"
+#include "cli/on_loss.h"
 #include "comm/roster.h"
 #include "launch/run.h"
 
@@ -24,21 +25,19 @@ a terminal; the others read nothing.
 
 When a rank fails, the others get SIGTERM, and SIGKILL if they still run after
 the grace time. The rank that failed first is reported last, with its last lines
-of output. SIGINT, SIGTERM, SIGHUP and SIGQUIT end the job in the same way; a
-second SIGINT or SIGTERM kills it at once. SIGUSR1, SIGUSR2, SIGTSTP and SIGCONT
-are passed on. However the job ends, no process of it is left: zero run is two
-processes, and if one is killed the other ends what is left.
+of output. With --on-loss shrink the others go on, for a program that calls
+World::shrink() when it catches PeerLost: a line says which rank was lost, and
+what that one had started is killed.
+
+SIGINT, SIGTERM, SIGHUP and SIGQUIT end the job: every rank gets the signal, and
+SIGKILL after the grace time; a second SIGINT or SIGTERM kills it at once.
+SIGUSR1, SIGUSR2, SIGTSTP and SIGCONT are passed on. However the job ends, no
+process of it is left: zero run is two processes, and if one is killed the other
+ends what is left.
 
 Exit code: that of the rank that failed first, 128 + N if signal N ended it or
 the job, 126 or 127 if PROGRAM cannot be executed, 2 if the command line is
-wrong, 0 if all ranks ended with 0.)";
-
-std::string check_on_loss(const std::string& policy) {
-  if (policy == "stop") {
-    return "";
-  }
-  return c10::str("unknown policy \"", policy, "\": expected stop");
-}
+wrong, 0 if all ranks ended with 0; with --on-loss shrink, if at least one did.)";
 
 } // namespace
 
@@ -48,7 +47,6 @@ void add_run_command(
     int& exit_code) {
   auto* command = app.add_subcommand("run", "Run a program as several ranks");
   auto options = std::make_shared<launch::RunOptions>();
-  auto on_loss = std::make_shared<std::string>("stop");
   auto first_word = std::make_shared<std::string>();
 
   command
@@ -58,13 +56,7 @@ void add_run_command(
           c10::str("How many ranks, 1 to ", comm::kMaxRanks))
       ->type_name("N")
       ->required();
-  command
-      ->add_option(
-          "--on-loss",
-          *on_loss,
-          "What to do when a rank fails: stop (the default) ends all")
-      ->type_name("POLICY")
-      ->check(check_on_loss);
+  add_on_loss(*command, options->on_loss);
   command
       ->add_option(
           "--grace",
@@ -79,7 +71,7 @@ void add_run_command(
       ->type_name("[ARGS...]")
       ->required();
   command->footer(kRunFooter);
-  command->callback([&, options, on_loss, first_word] {
+  command->callback([&, options, first_word] {
     options->command = program;
     exit_code = launch::run(*options);
   });

@@ -12,6 +12,7 @@
 #include "base/error.h"
 #include "cli/command_line.h"
 #include "cli/commands.h"
+#include "cli/on_loss.h"
 #include "cli/terminal.h"
 #include "comm/roster.h"
 #include "launch/run.h"
@@ -37,9 +38,10 @@ evaluation was best; checkpoints/, to go on from with --resume. Without --out it
 is runs/NAME-1, or the next free number.
 
 Without -n the process joins the world it was started in (zero run, torchrun
---no-python, mpirun, srun), or is the only rank. Ctrl-C or SIGTERM, at any rank, ends
-the run after the step, with a checkpoint; a second one kills it. SIGUSR1 asks for a
-checkpoint.)";
+--no-python, mpirun, srun), or is the only rank. --on-loss is that of zero run.
+
+Ctrl-C or SIGTERM, at any rank, ends the run after the step, with a checkpoint; a
+second one kills it. SIGUSR1 asks for a checkpoint.)";
 
 constexpr double kGraceSeconds = 120; // for the step, and for writing
 // After rank 0 has said what is wrong.
@@ -48,6 +50,7 @@ constexpr std::chrono::seconds kTimeToBeEnded(2);
 struct TrainArguments {
   std::string file;
   int ranks = 0;
+  launch::OnLoss on_loss = launch::OnLoss::stop;
   std::vector<std::string> settings;
   tasks::TrainOptions options;
   bool print_config = false;
@@ -86,6 +89,7 @@ int start_ranks(TrainArguments& arguments) {
   launch::RunOptions run;
   run.num_ranks = arguments.ranks;
   run.command = training_command(arguments);
+  run.on_loss = arguments.on_loss;
   run.grace_seconds = kGraceSeconds;
   run.own_program = true;
   run.outlives_reader = true;
@@ -96,7 +100,9 @@ int start_ranks(TrainArguments& arguments) {
   }
   tasks::end_unended_run(
       arguments.options.out,
-      c10::str("failed: its processes ended with code ", exit_code));
+      exit_code == 0
+          ? "without its end: the rank that wrote this down was lost"
+          : c10::str("failed: its processes ended with code ", exit_code));
   return exit_code;
 }
 
@@ -137,13 +143,16 @@ void add_train_command(CLI::App& app, int& exit_code) {
   auto arguments = std::make_shared<TrainArguments>();
   command->add_option("FILE", arguments->file, "The configuration, JSON")
       ->required();
-  command
-      ->add_option(
-          "-n",
-          arguments->ranks,
-          c10::str("How many ranks to start, 1 to ", comm::kMaxRanks))
-      ->type_name("N")
-      ->check(CLI::Range(1, comm::kMaxRanks));
+  auto* ranks =
+      command
+          ->add_option(
+              "-n",
+              arguments->ranks,
+              c10::str("How many ranks to start, 1 to ", comm::kMaxRanks))
+          ->type_name("N")
+          ->check(CLI::Range(1, comm::kMaxRanks));
+  // Else whoever started the ranks decides.
+  add_on_loss(*command, arguments->on_loss)->needs(ranks);
   command
       ->add_option(
           "--set",

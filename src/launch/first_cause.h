@@ -1,5 +1,6 @@
-// Defines FirstCause: which of the ranks that failed made the others fail. Used
-// by the supervisor, which reports it last, where a user looks first.
+// Defines FirstCause: which of the ranks that failed made the others fail; and
+// what is said of ranks that failed. Used by the supervisor, which reports the
+// cause last, where a user looks first.
 //
 //   FirstCause cause;
 //   cause.add({.rank = 2, .pid = pid, .status = status, .victim = false});
@@ -12,7 +13,7 @@
 #include <optional>
 #include <string>
 
-#include "launch/oom.h"
+#include "launch/run.h"
 
 namespace zero::launch {
 
@@ -23,6 +24,7 @@ struct RankEnd {
   int status = 0;
   bool victim = false; // it failed because another rank was lost
   bool silent = false; // the other ranks killed it: no sign of life
+  std::string kill_explanation = {}; // OomWatch's, when it ended; of a SIGKILL
 
   bool failed() const {
     return status != 0;
@@ -62,10 +64,14 @@ class FirstCause {
   std::optional<int> deserter_;
 };
 
-// Whole lines: what the rank wrote last, and what happened to it.
+// Whole lines: what the rank wrote last, and what happened to it at the end of
+// a job that failed.
 std::string last_lines_report(
     int rank,
     const std::deque<std::string>& last_lines);
-std::string failure_report(const FirstCause& cause, const OomWatch& oom);
+std::string failure_report(const FirstCause& cause, OnLoss on_loss);
+
+// A line for a rank that the others may go on without; `num_left` of them run.
+std::string loss_report(const RankEnd& end, int num_left, int num_ranks);
 
 } // namespace zero::launch

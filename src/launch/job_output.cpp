@@ -65,12 +65,19 @@ void JobOutput::read(Pipe& pipe, size_t enough) {
 }
 
 void JobOutput::take_the_rest() {
+  for (size_t rank = 0; rank < ranks_.size(); ++rank) {
+    take_the_rest(static_cast<int>(rank));
+  }
+}
+
+void JobOutput::take_the_rest(int rank) {
+  RankOutput* const output = ranks_[static_cast<size_t>(rank)].get();
   for (auto& pipe : pipes_) {
-    read(pipe, kPipeBytes);
+    if (pipe.rank == output) {
+      read(pipe, kPipeBytes);
+    }
   }
-  for (auto& rank : ranks_) {
-    rank->finish();
-  }
+  output->finish();
 }
 
 void JobOutput::say(std::string message) {

@@ -41,6 +41,7 @@ class JobOutput {
   // Reads what is in the pipes and ends all lines. Not until the end of the
   // pipes: a process that is not ours may hold the other end.
   void take_the_rest();
+  void take_the_rest(int rank); // of one
 
   // Puts a message of the launcher behind all that was read so far.
   void say(std::string message);

@@ -64,12 +64,16 @@ uint64_t OomWatch::count_on_machine() const {
   return counter(root_ + "/proc/vmstat", "oom_kill");
 }
 
-std::string OomWatch::explain_kill() const {
-  if (count_in_group() > group_kills_) {
+std::string OomWatch::explain_kill() {
+  const bool in_group = count_in_group() > group_kills_;
+  const bool on_machine = count_on_machine() > machine_kills_;
+  group_kills_ += in_group ? 1 : 0;
+  machine_kills_ += on_machine ? 1 : 0;
+  if (in_group) {
     return "the kernel's OOM killer ended it: the memory limit of its "
            "container or control group was reached";
   }
-  if (count_on_machine() > machine_kills_) {
+  if (on_machine) {
     return "the kernel's OOM killer was at work on this machine meanwhile: "
            "probably memory ran out";
   }

@@ -2,7 +2,7 @@
 // a moment, so that a SIGKILL nobody sent can be explained. Used by the
 // supervisor.
 //
-//   const OomWatch oom;   ...   if (signal == SIGKILL) oom.explain_kill();
+//   OomWatch oom;   ...   if (signal == SIGKILL) oom.explain_kill();
 #pragma once
 
 #include <cstdint>
@@ -15,15 +15,17 @@ class OomWatch {
   // From now on. `root` is where /proc and /sys are; not empty in tests.
   explicit OomWatch(std::string root = "");
 
-  // What is known about a process that was killed by SIGKILL.
-  std::string explain_kill() const;
+  // What is known about a process that was killed by SIGKILL. What the kernel
+  // counted explains as many of them: a job may lose several.
+  std::string explain_kill();
 
  private:
-  // How many processes were killed so far.
+  // How many processes the kernel has killed so far.
   uint64_t count_in_group() const; // in the control group of this process
   uint64_t count_on_machine() const;
 
   std::string root_;
+  // Those from before, and those that have explained something.
   uint64_t group_kills_;
   uint64_t machine_kills_;
 };

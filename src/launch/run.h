@@ -16,9 +16,16 @@
 
 namespace zero::launch {
 
+// What becomes of the other ranks when one fails.
+enum class OnLoss {
+  stop, // they are ended
+  shrink, // they go on; the program calls World::shrink(), or fails by itself
+};
+
 struct RunOptions {
   int num_ranks = 1;
   std::vector<std::string> command; // the program and its arguments
+  OnLoss on_loss = OnLoss::stop;
 
   // Ranks that are told to end are killed if they still run after this.
   double grace_seconds = 5;
@@ -30,10 +37,10 @@ struct RunOptions {
   bool outlives_reader = false;
 };
 
-// Returns the exit code of the job: 0 if every rank ended with 0, that of the
-// rank that failed first, 128 + N if signal N killed it or ended the job, 126
-// or 127 if the program cannot be executed. However it ends, also by kill -9,
-// no process of the job is left.
+// Returns the exit code of the job: 0 if every rank ended with 0, and under
+// OnLoss::shrink if one did; that of the rank that failed first, 128 + N if
+// signal N killed it or ended the job, 126 or 127 if the program cannot be
+// executed. However it ends, also by kill -9, no process of the job is left.
 // Throws: ConfigError if the options are wrong; IoError.
 int run(const RunOptions& options);
 

@@ -39,6 +39,17 @@ constexpr int kFrontCheckMilliseconds = 500;
 // timeout(1) and others send a signal twice at once; a user takes longer.
 constexpr std::chrono::milliseconds kSecondRequest(250);
 
+// A child that has ended and was not waited for, if there is one. It stays a
+// zombie, so that its number is nobody else's yet.
+std::optional<siginfo_t> ended_child() {
+  siginfo_t child{};
+  if (::waitid(P_ALL, 0, &child, WEXITED | WNOHANG | WNOWAIT) != 0 ||
+      child.si_pid == 0) {
+    return std::nullopt;
+  }
+  return child;
+}
+
 } // namespace
 
 Supervisor::Supervisor(
@@ -92,7 +103,9 @@ int Supervisor::run() {
     }
     check_clock();
   }
-  if (ending_ == Ending::no && cause_.suspected()) {
+  const bool survived =
+      options_.on_loss == OnLoss::shrink && num_ended_well_ > 0;
+  if (ending_ == Ending::no && cause_.suspected() && !survived) {
     ending_ = Ending::rank_failed;
   }
   finish();
@@ -115,7 +128,8 @@ void Supervisor::step(std::optional<TimePoint> until) {
 }
 
 std::optional<TimePoint> Supervisor::settle_at() const {
-  if (!cause_.suspected() || ending_ != Ending::no) {
+  if (!cause_.suspected() || ending_ != Ending::no ||
+      options_.on_loss == OnLoss::shrink) {
     return std::nullopt;
   }
   if (cause_.certain()) {
@@ -163,7 +177,7 @@ void Supervisor::finish() {
       output_->say(last_lines_report(rank, output_->last_lines(rank)));
     }
     if (!options_.own_program || WIFSIGNALED(cause_.get().status)) {
-      output_->say(failure_report(cause_, oom_));
+      output_->say(failure_report(cause_, options_.on_loss));
     }
   } else if (ending_ == Ending::user_signal) {
     output_->say(c10::str(
@@ -226,10 +240,21 @@ void Supervisor::handle_end_request(int signal) {
 }
 
 void Supervisor::reap() {
-  int status = 0;
-  pid_t pid = 0;
-  while ((pid = ::waitpid(-1, &status, WNOHANG)) > 0) {
+  std::vector<RankEnd> lost;
+  while (const auto child = ended_child()) {
+    const pid_t pid = child->si_pid;
     const auto found = std::ranges::find(ranks_, pid, &Rank::pid);
+    const bool failed = child->si_code != CLD_EXITED || child->si_status != 0;
+    const bool others_go_on = failed && found != ranks_.end() &&
+        ending_ == Ending::no && options_.on_loss == OnLoss::shrink;
+    if (others_go_on) {
+      // What it started would write on, perhaps where the others do now. Who
+      // has left the group cannot be told from those of other ranks, and is
+      // ended with the job.
+      ::kill(-pid, SIGKILL);
+    }
+    int status = 0;
+    ::waitpid(pid, &status, 0);
     if (found == ranks_.end()) {
       continue; // an orphan
     }
@@ -238,18 +263,44 @@ void Supervisor::reap() {
     found->pid = 0;
     found->running = false;
     --num_running_;
+    num_ended_well_ += failed ? 0 : 1;
     if (ending_ == Ending::no) { // else it was told to end
       const bool was_suspected = cause_.suspected();
-      cause_.add(
-          {.rank = rank,
-           .pid = pid,
-           .status = status,
-           .victim = roster_.is_victim(rank),
-           .silent = roster_.is_silent(rank)});
+      const RankEnd end = end_of(rank, pid, status);
+      cause_.add(end);
       if (!was_suspected) {
         suspected_at_ = Clock::now();
       }
+      if (others_go_on) {
+        lost.push_back(end);
+      }
     }
+  }
+  // When all that ended by now are counted.
+  for (const auto& end : lost) {
+    tell_of_loss(end);
+  }
+}
+
+RankEnd Supervisor::end_of(int rank, pid_t pid, int status) {
+  RankEnd end{
+      .rank = rank,
+      .pid = pid,
+      .status = status,
+      .victim = roster_.is_victim(rank),
+      .silent = roster_.is_silent(rank)};
+  if (WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL && !end.silent) {
+    end.kill_explanation = oom_.explain_kill();
+  }
+  return end;
+}
+
+void Supervisor::tell_of_loss(const RankEnd& end) {
+  output_->take_the_rest(end.rank); // its last words come before
+  const bool is_reported_at_the_end = num_running_ == 0 &&
+      num_ended_well_ == 0 && cause_.get().rank == end.rank;
+  if (!is_reported_at_the_end) {
+    output_->say(loss_report(end, num_running_, options_.num_ranks));
   }
 }
 

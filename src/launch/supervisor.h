@@ -52,7 +52,7 @@ class Supervisor {
 
   // Waits until something happens, or until a moment.
   void step(std::optional<base::TimePoint> until);
-  // When the ranks are ended because one failed.
+  // When the ranks are ended because one failed; if they are.
   std::optional<base::TimePoint> settle_at() const;
   void check_clock();
   void finish();
@@ -61,6 +61,8 @@ class Supervisor {
   void handle_signals();
   void handle_end_request(int signal);
   void reap();
+  RankEnd end_of(int rank, pid_t pid, int status);
+  void tell_of_loss(const RankEnd& end);
   void begin_ending(Ending reason, int signal);
   void send(int signal, bool to_group) const;
   bool front_gone() const;
@@ -72,6 +74,7 @@ class Supervisor {
   comm::Roster roster_;
   std::vector<Rank> ranks_;
   int num_running_ = 0;
+  int num_ended_well_ = 0; // with exit code 0
   std::unique_ptr<JobOutput> output_;
 
   FirstCause cause_;

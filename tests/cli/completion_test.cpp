@@ -31,6 +31,7 @@ TEST(Completion, BashOffersCommandsAndTheirOptions) {
   EXPECT_EQ(offered("zero bench coll", 2), "collectives\n");
   EXPECT_TRUE(has(offered("zero bench collectives --js", 3), "--json"));
   EXPECT_EQ(offered("zero data a.txt --format n", 4), "nanogpt\n");
+  EXPECT_EQ(offered("zero run -n 2 --on-loss s", 5), "stop shrink\n");
   EXPECT_EQ(offered("zero ckpt re", 2), "reshard\n");
   EXPECT_EQ(offered("zero ckpt export --max", 3), "--max-shard-bytes\n");
   EXPECT_EQ(offered("zero completion z", 2), "zsh\n");

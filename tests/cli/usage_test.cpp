@@ -133,11 +133,17 @@ TEST(Usage, NumbersOfRanksOutOfRangeAreRefused) {
        {{"run", "-n", "two", "true"}, {"two"}}});
 }
 
-TEST(Usage, OtherPoliciesThanStopAreRefusedByName) {
+TEST(Usage, OtherPoliciesThanStopAndShrinkAreRefusedByName) {
   expect_complaints(
       {{{"run", "-n", "2", "--on-loss", "restart", "true"},
-        {"--on-loss", "\"restart\"", "expected stop"}}});
+        {"--on-loss", "\"restart\"", "expected stop or shrink"}},
+       {{"run", "-n", "2", "--on-loss", "replace", "true"},
+        {"--on-loss", "\"replace\" does not exist yet", "stop or shrink"}},
+       {{"train", "gpt.json", "-n", "2", "--on-loss", "restart"},
+        {"--on-loss", "\"restart\"", "expected stop or shrink"}},
+       {{"train", "gpt.json", "--on-loss", "shrink"}, {"requires -n"}}});
   EXPECT_EQ(call({"run", "--on-loss", "stop", "-n1", "true"}).code, 0);
+  EXPECT_EQ(call({"run", "--on-loss=shrink", "-n1", "true"}).code, 0);
 }
 
 TEST(Usage, AGraceOutOfRangeIsRefused) {

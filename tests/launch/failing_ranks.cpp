@@ -1,4 +1,5 @@
 // What ranks do whose end the tests of failure watch.
+#include <ATen/ops/ones.h>
 #include <zero/zero.h>
 
 #include <chrono>
@@ -67,6 +68,34 @@ int lose_a_peer(const std::string& how) {
   return 0;
 }
 
+// Each of the ranks in `lost`, such as "12", is lost in the way that `how`
+// says; the others go on without them.
+int shrink(const std::string& how, const std::string& lost) {
+  World world = init({.timeout_seconds = 3});
+  const int start_rank = world.rank();
+  const auto count = [&world] {
+    at::Tensor ranks = at::ones({1});
+    world.communicator().all_reduce(ranks).wait();
+    return ranks.item<float>();
+  };
+  std::cout << "one of " << count() << std::endl;
+  if (lost.find(std::to_string(start_rank)) != std::string::npos) {
+    if (how == "exit") {
+      std::_Exit(3);
+    }
+    ::raise(how == "stop" ? SIGSTOP : SIGKILL);
+  }
+  while (true) {
+    try {
+      const float num_left = count();
+      std::cout << "now one of " << num_left << std::endl;
+      return 0;
+    } catch (const PeerLost&) {
+      world.shrink();
+    }
+  }
+}
+
 } // namespace
 } // namespace zero::test
 
@@ -77,6 +106,10 @@ int main(int argc, char** argv) {
   if (argc == 3 && std::strcmp(argv[1], "lose") == 0) {
     return zero::test::lose_a_peer(argv[2]);
   }
-  std::cerr << "usage: failing_ranks act RANK | lose HOW" << std::endl;
+  if (argc == 4 && std::strcmp(argv[1], "shrink") == 0) {
+    return zero::test::shrink(argv[2], argv[3]);
+  }
+  std::cerr << "usage: failing_ranks act RANK | lose HOW | shrink HOW RANKS"
+            << std::endl;
   return 2;
 }

@@ -2,7 +2,6 @@
 #include <gtest/gtest.h>
 
 #include <csignal>
-#include <filesystem>
 
 #include "launch/job.h"
 
@@ -14,10 +13,6 @@ std::string from_line_with(const std::string& text, const std::string& word) {
   const size_t at = text.rfind(word);
   const size_t begin = at == std::string::npos ? at : text.rfind('\n', at);
   return begin == std::string::npos ? text : text.substr(begin + 1);
-}
-
-std::string last_line(const std::string& text) {
-  return text.empty() ? "" : text.substr(text.rfind('\n', text.size() - 2) + 1);
 }
 
 TEST(Failure, TheExitCodeIsThatOfTheRankThatFailed) {
@@ -120,17 +115,10 @@ TEST(Failure, RanksThatEndWellDoNotEndTheOthers) {
   EXPECT_EQ(job.sorted_out(), "[0] done\n[1] done\n[2] done\n");
 }
 
-// The program of failing_ranks.cpp, which lies beside this one.
-Strings actor(const std::string& what, const std::string& argument) {
-  const std::filesystem::path self =
-      std::filesystem::read_symlink("/proc/self/exe");
-  return {self.parent_path() / "failing_ranks", what, argument};
-}
-
 TEST(Failure, AVictimIsNotBlamedThoughItEndsFirst) {
   for (const std::string victim : {"0", "1"}) {
     const std::string culprit = victim == "0" ? "1" : "0";
-    Job job(zero_run(2, actor("act", victim)));
+    Job job(zero_run(2, failing_ranks({"act", victim})));
     EXPECT_EQ(job.wait(), 9) << job.err();
     EXPECT_EQ(last_line(job.err()).find("zero: rank " + culprit + " "), 0)
         << job.err();
@@ -139,7 +127,7 @@ TEST(Failure, AVictimIsNotBlamedThoughItEndsFirst) {
 }
 
 TEST(Failure, IfAllAreVictimsTheReportSaysSo) {
-  Job job(zero_run(2, actor("act", "all")));
+  Job job(zero_run(2, failing_ranks({"act", "all"})));
   EXPECT_EQ(job.wait(), 1);
   EXPECT_NE(
       last_line(job.err()).find("because another rank was gone"),
@@ -148,7 +136,7 @@ TEST(Failure, IfAllAreVictimsTheReportSaysSo) {
 }
 
 TEST(Failure, ARankThatEndedBeforeInitIsNamed) {
-  Job job(zero_run(2, actor("lose", "early-exit")));
+  Job job(zero_run(2, failing_ranks({"lose", "early-exit"})));
   EXPECT_EQ(job.wait(), 1);
   EXPECT_NE(
       last_line(job.err()).find("because rank 1 had ended with exit code 0"),
@@ -158,7 +146,7 @@ TEST(Failure, ARankThatEndedBeforeInitIsNamed) {
 
 TEST(Failure, ARankThatReturnsTooEarlyIsNamedHoweverLongItsEndTakes) {
   for (const std::string how : {"return", "slow-return"}) {
-    Job job(zero_run(2, actor("lose", how)));
+    Job job(zero_run(2, failing_ranks({"lose", how})));
     EXPECT_EQ(job.wait(), 1);
     EXPECT_NE(
         last_line(job.err()).find("because rank 1 had ended with exit code 0"),
@@ -168,7 +156,7 @@ TEST(Failure, ARankThatReturnsTooEarlyIsNamedHoweverLongItsEndTakes) {
 }
 
 TEST(Failure, AStoppedRankIsNotTakenForLackOfMemory) {
-  Job job(zero_run(2, actor("lose", "stop")));
+  Job job(zero_run(2, failing_ranks({"lose", "stop"})));
   EXPECT_EQ(job.wait(), 128 + SIGKILL);
   const std::string cause = last_line(job.err());
   EXPECT_EQ(cause.find("zero: rank 1 "), 0) << job.err();

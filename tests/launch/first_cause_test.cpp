@@ -61,13 +61,12 @@ TEST(FirstCause, ExitCodesAreThoseOfAShell) {
 std::string report_of(
     const std::vector<RankEnd>& ends,
     const std::deque<std::string>& last_lines = {}) {
-  const OomWatch oom;
   FirstCause cause;
   for (const auto& end : ends) {
     cause.add(end);
   }
   return last_lines_report(cause.get().rank, last_lines) +
-      failure_report(cause, oom);
+      failure_report(cause, OnLoss::stop);
 }
 
 TEST(FailureReport, EndsWithTheRankItsProcessAndTheExitCode) {
@@ -87,9 +86,11 @@ TEST(FailureReport, NamesTheSignal) {
 }
 
 TEST(FailureReport, ExplainsSigkillByThePossibleLackOfMemory) {
-  const std::string report = report_of({end_of(0, SIGKILL)});
-  EXPECT_NE(report.find("SIGKILL ("), std::string::npos) << report;
-  EXPECT_NE(report.find("OOM killer"), std::string::npos) << report;
+  RankEnd end = end_of(0, SIGKILL);
+  end.kill_explanation = "the OOM killer did it";
+  const std::string report = report_of({end});
+  EXPECT_NE(report.find("SIGKILL (the OOM killer did it);"), std::string::npos)
+      << report;
 }
 
 TEST(FailureReport, ARankKilledForItsSilenceIsNotTakenForLackOfMemory) {
@@ -118,6 +119,36 @@ TEST(FailureReport, ADeserterIsNotNamedIfAnotherRankReallyFailed) {
   const RankEnd deserter = end_of(2, exited(0));
   const std::string report = report_of({deserter, end_of(0, exited(1))});
   EXPECT_EQ(report.find("rank 2"), std::string::npos) << report;
+}
+
+TEST(FailureReport, OfRanksThatWentOnDoesNotSayThatTheyWereEnded) {
+  FirstCause cause;
+  cause.add(end_of(1, exited(7)));
+  cause.add(end_of(0, exited(8)));
+  EXPECT_EQ(
+      failure_report(cause, OnLoss::shrink),
+      "zero: rank 1 (process 101) failed with exit code 7; no rank is left\n");
+}
+
+TEST(LossReport, SaysHowTheRankEndedAndHowManyAreLeft) {
+  EXPECT_EQ(
+      loss_report(end_of(3, exited(7)), 3, 4),
+      "zero: rank 3 (process 103) failed with exit code 7; the others go on, "
+      "3 of 4 ranks are left\n");
+  EXPECT_EQ(
+      loss_report(end_of(0, SIGSEGV), 1, 2),
+      "zero: rank 0 (process 100) was killed by SIGSEGV; the others go on, "
+      "1 of 2 ranks is left\n");
+  EXPECT_EQ(
+      loss_report(end_of(0, exited(1)), 0, 2),
+      "zero: rank 0 (process 100) failed with exit code 1; no rank is left\n");
+}
+
+TEST(LossReport, DoesNotSayWhyOneFailedThatHadLostAnotherBefore) {
+  EXPECT_EQ(
+      loss_report(end_of(2, exited(1), true), 2, 4),
+      "zero: rank 2 (process 102) failed with exit code 1, after another rank "
+      "was gone; the others go on, 2 of 4 ranks are left\n");
 }
 
 TEST(RankLabel, LabelsOfOneJobHaveOneWidth) {

@@ -77,6 +77,19 @@ inline std::string read_file(const std::filesystem::path& path) {
   return {std::istreambuf_iterator<char>(file), {}};
 }
 
+inline std::string last_line(const std::string& text) {
+  return text.empty() ? "" : text.substr(text.rfind('\n', text.size() - 2) + 1);
+}
+
+// The program of failing_ranks.cpp, which lies beside that of the tests.
+inline Strings failing_ranks(const Strings& arguments) {
+  const std::filesystem::path self =
+      std::filesystem::read_symlink("/proc/self/exe");
+  Strings command{self.parent_path() / "failing_ranks"};
+  command.insert(command.end(), arguments.begin(), arguments.end());
+  return command;
+}
+
 class TemporaryFolder {
  public:
   TemporaryFolder() {
@@ -183,6 +196,11 @@ class Job {
       }
       return found >= times;
     });
+  }
+
+  // Whether a text comes out on standard error.
+  bool complains(const std::string& text) const {
+    return eventually([&] { return err().find(text) != std::string::npos; });
   }
 
   // All that came of the job: they inherited a variable that marks them.
