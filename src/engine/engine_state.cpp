@@ -122,6 +122,7 @@ void EngineState::run_join() {
     update_parameters(agreement.norm);
     publish_parameters();
     end_round();
+    check_replicas();
   }
 }
 

@@ -51,6 +51,7 @@ class ParameterGroups {
   void set_lr(int group, double lr);
   // Those that were set for the same groups before.
   void take_rates(const ParameterGroups& before) {
+    groups_ = before.groups_;
     set_rates_ = before.set_rates_;
   }
   // Those that were set, by group.
