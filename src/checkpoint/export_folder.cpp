@@ -1,12 +1,11 @@
 #include "checkpoint/export_folder.h"
 
 #include <fcntl.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
-#include <cstdlib>
+#include <cstdio>
 #include <filesystem>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -41,16 +40,8 @@ class NewFolder {
       refuse();
     }
     base::make_folders(path_.parent_path());
-    std::string name =
-        path_.parent_path() / ("." + path_.filename().string() + ".XXXXXX");
-    if (::mkdtemp(name.data()) == nullptr) {
-      fail("mkdtemp");
-    }
-    temporary_ = name;
-    // Readable as any folder the user makes.
-    const mode_t mask = ::umask(0);
-    ::umask(mask);
-    ::chmod(temporary_.c_str(), 0777 & ~mask);
+    temporary_ = base::make_temporary_folder(
+        path_.parent_path() / ("." + path_.filename().string()));
   }
 
   ~NewFolder() { // without commit() nothing is left
