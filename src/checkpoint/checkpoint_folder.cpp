@@ -16,6 +16,7 @@
 #include "base/error.h"
 #include "base/failpoint.h"
 #include "base/file_io.h"
+#include "base/quantity.h"
 #include "checkpoint/manifest.h"
 
 namespace zero::checkpoint {
@@ -30,9 +31,7 @@ constexpr std::string_view kStep = "-step-";
 constexpr size_t kDigits = 6; // so that names sort as numbers do
 
 std::string name_of(int64_t number, int64_t step) {
-  std::string digits = std::to_string(number);
-  digits.insert(0, digits.size() < kDigits ? kDigits - digits.size() : 0, '0');
-  return c10::str(kPrefix, digits, kStep, step);
+  return c10::str(kPrefix, base::zero_padded(number, kDigits), kStep, step);
 }
 
 // Nothing if it is no name of a checkpoint.

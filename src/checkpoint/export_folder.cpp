@@ -14,6 +14,7 @@
 
 #include "base/error.h"
 #include "base/file_io.h"
+#include "base/quantity.h"
 #include "base/unique_fd.h"
 #include "checkpoint/row_major_reader.h"
 #include "checkpoint/safetensors_writer.h"
@@ -154,9 +155,7 @@ std::string file_name(size_t number, size_t count) {
     return "model.safetensors";
   }
   const auto five_digits = [](size_t value) {
-    std::string digits = std::to_string(value);
-    digits.insert(0, digits.size() < 5 ? 5 - digits.size() : 0, '0');
-    return digits;
+    return base::zero_padded(static_cast<int64_t>(value), 5);
   };
   return "model-" + five_digits(number + 1) + "-of-" + five_digits(count) +
       ".safetensors";
