@@ -42,6 +42,11 @@ TEST(Failpoint, WhatCannotBeMeantIsRefused) {
         "file.call:kill@x",
         "file.call:kill@2x",
         "file.call:kill@2@3",
+        "file.call:kill@0",
+        "file.call:kill@-1",
+        "file.call:kill@99999999999999999999",
+        "file.call:kill@1:x",
+        "file.call:explode@1:1", // of another rank
         "file.call:eio@99,file.call:explode"}) {
     SCOPED_TRACE(bad);
     const Outcome outcome = outcome_with(bad);
