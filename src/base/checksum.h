@@ -3,7 +3,7 @@
 //
 //   Checksum checksum;
 //   checksum.add(data, bytes);
-//   checksum.text();
+//   checksum_text(checksum.value());
 #pragma once
 
 #include <cstddef>

@@ -10,6 +10,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <system_error>
 
 namespace zero::base {
 
@@ -58,6 +59,16 @@ void add(std::deque<Failpoint>& all, std::string_view text) {
   const auto rank = rest;
   auto times = action;
   action = take_until(times, '@');
+  int64_t at = 1;
+  const char* end = times.data() + times.size();
+  const auto parsed = std::from_chars(times.data(), end, at);
+  const bool is_time = times.empty() ||
+      (parsed.ec == std::errc() && parsed.ptr == end && at > 0);
+  const bool is_rank =
+      rank.find_first_not_of("0123456789") == std::string_view::npos;
+  if (name.empty() || !is_known(action) || !is_time || !is_rank) {
+    refuse(text);
+  }
   const char* own_rank = std::getenv("ZERO_RANK");
   if (!rank.empty() && rank != (own_rank == nullptr ? "0" : own_rank)) {
     return;
@@ -65,12 +76,7 @@ void add(std::deque<Failpoint>& all, std::string_view text) {
   auto& point = all.emplace_back();
   point.name = name;
   point.action = action;
-  const auto parsed =
-      std::from_chars(times.data(), times.data() + times.size(), point.at);
-  if (name.empty() || !is_known(action) ||
-      (!times.empty() && parsed.ptr != times.data() + times.size())) {
-    refuse(text);
-  }
+  point.at = at;
 }
 
 void add_all(std::deque<Failpoint>& all, std::string_view text) {

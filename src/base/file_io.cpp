@@ -24,6 +24,19 @@ namespace {
       ". Fix: give the path of a readable file"));
 }
 
+// Of a path for mkostemp() and mkdtemp(), which write over the X.
+std::string with_free_ending(const std::string& path) {
+  return path + '.' + std::string(6, 'X');
+}
+
+// What those make is for the owner alone. This is what any other file or folder
+// of the user has, of `most`.
+mode_t usual_mode(mode_t most) {
+  const mode_t mask = ::umask(0);
+  ::umask(mask);
+  return most & ~mask;
+}
+
 } // namespace
 
 UniqueFd open_to_read(const std::string& path, const std::string& title) {
@@ -85,8 +98,27 @@ void make_folders(const std::string& path) {
   }
 }
 
+std::string make_temporary_folder(const std::string& path) {
+  std::string made = with_free_ending(path);
+  int error = failpoint("file.call");
+  if (error == 0 && ::mkdtemp(made.data()) == nullptr) {
+    error = errno;
+  }
+  if (error != 0) {
+    throw IoError(system_message(
+        c10::str(
+            "cannot make a folder in '",
+            std::filesystem::absolute(path).parent_path().string(),
+            "'. Fix: name one that is writable and has room"),
+        "mkdtemp",
+        error));
+  }
+  ::chmod(made.c_str(), usual_mode(0777));
+  return made;
+}
+
 NewFile::NewFile(std::string path)
-    : path_(std::move(path)), temporary_(path_ + '.' + std::string(6, 'X')) {
+    : path_(std::move(path)), temporary_(with_free_ending(path_)) {
   struct stat about = {};
   if (::stat(path_.c_str(), &about) == 0 && !S_ISREG(about.st_mode)) {
     temporary_.clear();
@@ -103,10 +135,7 @@ NewFile::NewFile(std::string path)
     temporary_.clear();
     fail("mkostemp", error);
   }
-  // Readable as any file the user makes, not only by the owner.
-  const mode_t mask = ::umask(0);
-  ::umask(mask);
-  ::fchmod(file_.get(), 0666 & ~mask);
+  ::fchmod(file_.get(), usual_mode(0666));
 }
 
 NewFile::~NewFile() {

@@ -26,6 +26,10 @@ std::string read_file(
 // The folder and those above it, unless they are there. Throws: IoError.
 void make_folders(const std::string& path);
 
+// A new folder, called `path`, a dot and six characters: for what gets its own
+// name when it is complete. Returns its path. Throws: IoError.
+std::string make_temporary_folder(const std::string& path);
+
 // Gives the file its new content at once: whoever reads it, also after a loss
 // of power, has the old one or the new one. Throws: IoError.
 void write_file(const std::string& path, std::string_view content);

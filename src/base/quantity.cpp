@@ -60,4 +60,10 @@ std::string in_time(double seconds) {
             "%lld:%02lld:%02lld", whole / 3600, whole / 60 % 60, whole % 60);
 }
 
+std::string zero_padded(int64_t number, size_t digits) {
+  std::string text = std::to_string(number);
+  text.insert(0, text.size() < digits ? digits - text.size() : 0, '0');
+  return text;
+}
+
 } // namespace zero::base

@@ -2,13 +2,11 @@
 
 #include <fcntl.h>
 #include <sys/file.h>
-#include <sys/stat.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <charconv>
 #include <cstdio>
-#include <cstdlib>
 #include <filesystem>
 #include <optional>
 #include <system_error>
@@ -18,6 +16,7 @@
 #include "base/error.h"
 #include "base/failpoint.h"
 #include "base/file_io.h"
+#include "base/quantity.h"
 #include "checkpoint/manifest.h"
 
 namespace zero::checkpoint {
@@ -32,9 +31,7 @@ constexpr std::string_view kStep = "-step-";
 constexpr size_t kDigits = 6; // so that names sort as numbers do
 
 std::string name_of(int64_t number, int64_t step) {
-  std::string digits = std::to_string(number);
-  digits.insert(0, digits.size() < kDigits ? kDigits - digits.size() : 0, '0');
-  return c10::str(kPrefix, digits, kStep, step);
+  return c10::str(kPrefix, base::zero_padded(number, kDigits), kStep, step);
 }
 
 // Nothing if it is no name of a checkpoint.
@@ -141,21 +138,10 @@ NewCheckpoint::NewCheckpoint(std::string folder, int64_t step)
     : folder_(std::move(folder)), step_(step) {
   base::make_folders(folder_);
   remove_leftovers(folder_);
-  std::string name =
-      c10::str(folder_, "/", kHiddenPrefix, "step-", step, ".XXXXXX");
-  if (const int error = base::failpoint("file.call"); error != 0) {
-    fail(folder_, "mkdtemp", error);
-  }
-  if (::mkdtemp(name.data()) == nullptr) {
-    fail(folder_, "mkdtemp", errno);
-  }
-  temporary_ = std::move(name);
+  temporary_ = base::make_temporary_folder(
+      c10::str(folder_, "/", kHiddenPrefix, "step-", step));
   lock_ = open_folder(temporary_);
   call_or_fail(folder_, "flock", ::flock(lock_.get(), LOCK_EX | LOCK_NB));
-  // Readable as any folder the user makes.
-  const mode_t mask = ::umask(0);
-  ::umask(mask);
-  fs::permissions(temporary_, static_cast<fs::perms>(0777 & ~mask));
 }
 
 NewCheckpoint::~NewCheckpoint() {

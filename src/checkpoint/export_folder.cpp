@@ -1,12 +1,11 @@
 #include "checkpoint/export_folder.h"
 
 #include <fcntl.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
-#include <cstdlib>
+#include <cstdio>
 #include <filesystem>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -15,6 +14,7 @@
 
 #include "base/error.h"
 #include "base/file_io.h"
+#include "base/quantity.h"
 #include "base/unique_fd.h"
 #include "checkpoint/row_major_reader.h"
 #include "checkpoint/safetensors_writer.h"
@@ -41,16 +41,8 @@ class NewFolder {
       refuse();
     }
     base::make_folders(path_.parent_path());
-    std::string name =
-        path_.parent_path() / ("." + path_.filename().string() + ".XXXXXX");
-    if (::mkdtemp(name.data()) == nullptr) {
-      fail("mkdtemp");
-    }
-    temporary_ = name;
-    // Readable as any folder the user makes.
-    const mode_t mask = ::umask(0);
-    ::umask(mask);
-    ::chmod(temporary_.c_str(), 0777 & ~mask);
+    temporary_ = base::make_temporary_folder(
+        path_.parent_path() / ("." + path_.filename().string()));
   }
 
   ~NewFolder() { // without commit() nothing is left
@@ -163,9 +155,7 @@ std::string file_name(size_t number, size_t count) {
     return "model.safetensors";
   }
   const auto five_digits = [](size_t value) {
-    std::string digits = std::to_string(value);
-    digits.insert(0, digits.size() < 5 ? 5 - digits.size() : 0, '0');
-    return digits;
+    return base::zero_padded(static_cast<int64_t>(value), 5);
   };
   return "model-" + five_digits(number + 1) + "-of-" + five_digits(count) +
       ".safetensors";

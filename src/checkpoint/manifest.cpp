@@ -9,6 +9,7 @@
 #include "base/checksum.h"
 #include "base/error.h"
 #include "base/file_io.h"
+#include "base/quantity.h"
 #include "checkpoint/safetensors_types.h"
 #include "config/parse_json.h"
 
@@ -337,9 +338,7 @@ c10::ScalarType state_dtype(c10::ScalarType dtype) {
 }
 
 std::string shard_name(int rank) {
-  std::string number = std::to_string(rank);
-  number.insert(0, number.size() < 5 ? 5 - number.size() : 0, '0');
-  return "rank-" + number + ".safetensors";
+  return "rank-" + base::zero_padded(rank, 5) + ".safetensors";
 }
 
 std::string parameter_key(const std::string& name) {

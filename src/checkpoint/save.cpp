@@ -6,9 +6,9 @@
 
 #include <algorithm>
 #include <chrono>
-#include <ctime>
 
 #include "base/activity.h"
+#include "base/utc_time.h"
 #include "checkpoint/background_saver.h"
 #include "checkpoint/manifest.h"
 #include "checkpoint/random_state.h"
@@ -24,15 +24,6 @@ using engine::EngineState;
 using shard::Partition;
 
 namespace {
-
-std::string now_in_utc() {
-  const std::time_t now = std::time(nullptr);
-  std::tm parts = {};
-  ::gmtime_r(&now, &parts);
-  char text[32];
-  std::strftime(text, sizeof(text), "%Y-%m-%dT%H:%M:%SZ", &parts);
-  return text;
-}
 
 // What a rank owns of a parameter and of its optimizer state, from where it
 // lies. `which` is -1 for the parameter itself, else the number of the state.
@@ -101,7 +92,7 @@ std::vector<ShardTensor> own_tensors(
 Manifest manifest_of(EngineState& state, const SaveOptions& options) {
   Manifest manifest{
       .libzero_version = ZERO_VERSION,
-      .saved_at = now_in_utc(),
+      .saved_at = base::now_in_utc(),
       .step = state.global_step(),
       .stage = state.config().zero_optimization.stage,
       .optimizer = checkpoint::optimizer_name(state),

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <array>
 #include <cstdio>
-#include <ctime>
 #include <filesystem>
 #include <numeric>
 #include <optional>
@@ -13,6 +12,7 @@
 #include "base/file_io.h"
 #include "base/memory.h"
 #include "base/quantity.h"
+#include "base/utc_time.h"
 #include "report/html_report.h"
 #include "report/run_log.h"
 
@@ -70,15 +70,6 @@ RecordJson traffic_json(const EngineTraffic& traffic) {
 
 std::string to_line(const RecordJson& json) {
   return json.dump(-1, ' ', false, RecordJson::error_handler_t::replace);
-}
-
-std::string now_as_text() {
-  const std::time_t now = std::time(nullptr);
-  std::tm parts = {};
-  ::gmtime_r(&now, &parts);
-  std::array<char, 32> text{};
-  std::strftime(text.data(), text.size(), "%Y-%m-%dT%H:%M:%SZ", &parts);
-  return text.data();
 }
 
 std::string formatted_number(const char* format, double value) {
@@ -175,7 +166,7 @@ void RunRecord::begin(const RunFacts& facts) {
       {"stage", facts.stage},
       {"samples in a batch", facts.sizes.train},
       {"steps", facts.num_steps},
-      {"started", now_as_text()},
+      {"started", base::now_in_utc()},
       {"ended", kRunning}};
   write_facts();
 }

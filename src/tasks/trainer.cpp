@@ -16,14 +16,13 @@
 #include "base/error.h"
 #include "base/file_io.h"
 #include "base/memory.h"
-#include "checkpoint/checkpoint_folder.h"
 #include "data/prefetcher.h"
 #include "report/trace_file.h"
 #include "tasks/all_spans.h"
 #include "tasks/evaluate.h"
 #include "tasks/nonfinite.h"
 #include "tasks/results_text.h"
-#include "tasks/save_request.h"
+#include "tasks/run_checkpoints.h"
 #include "tasks/stop_request.h"
 #include "tasks/task.h"
 #include "tasks/together.h"
@@ -53,7 +52,10 @@ class Trainer {
       const World& world,
       const TrainConfig& config,
       const TrainOptions& options)
-      : world_(world), config_(config), options_(options) {
+      : world_(world),
+        config_(config),
+        options_(options),
+        checkpoints_(world, config.train, options) {
     std::optional<OutputFolder> output; // of rank 0
     together(world_, [&] {
       if (world_.rank() == 0) {
@@ -85,7 +87,7 @@ class Trainer {
             config_, options_, std::move(*output), resumed_at);
       }
     });
-    saved_at_ = base::Clock::now();
+    checkpoints_.start_clock();
   }
 
   bool run() {
@@ -97,7 +99,7 @@ class Trainer {
       while (engine_->global_step() < num_steps_ && !stopped_) {
         train_step();
         const int64_t step = engine_->global_step();
-        if (!stopped_ && step < num_steps_ && is_checkpoint_due(step)) {
+        if (!stopped_ && step < num_steps_ && checkpoints_.is_due(step)) {
           begin_checkpoint();
         }
         const int64_t every = config_.train.evaluate_every;
@@ -106,10 +108,11 @@ class Trainer {
           evaluate(step);
         }
       }
-      finish_checkpoint(true);
+      finish_checkpoint();
       if ((stopped_ || config_.train.save_at_end) &&
-          saved_step_ != engine_->global_step()) {
-        save_checkpoint();
+          !checkpoints_.is_saved(engine_->global_step())) {
+        begin_checkpoint();
+        finish_checkpoint();
       }
       save("model"); // whatever becomes of the evaluation
       if (!stopped_) {
@@ -291,16 +294,18 @@ class Trainer {
          communicated_,
          static_cast<double>(resident_),
          failure == nullptr ? 0.0 : 1.0,
-         save_request_.take() || is_save_time() ? 1.0 : 0.0,
-         saving_ && saving_->done() ? 1.0 : 0.0});
+         checkpoints_.is_asked_for() ? 1.0 : 0.0,
+         checkpoints_.is_written() ? 1.0 : 0.0});
     try {
       throw_first(world_, rows, /*column=*/5, failure);
     } catch (...) {
       save("model"); // as it was before the step
       throw;
     }
-    finish_checkpoint(
-        std::ranges::all_of(rows, [](const auto& row) { return row[7] != 0; }));
+    if (std::ranges::all_of(
+            rows, [](const auto& row) { return row[7] != 0; })) {
+      finish_checkpoint();
+    }
     Round round;
     for (size_t rank = 0; rank < rows.size(); ++rank) {
       const auto& row = rows[rank];
@@ -317,7 +322,9 @@ class Trainer {
       }
       round.loss += row[0] / static_cast<double>(rows.size());
       stopped_ = stopped_ || row[1] != 0;
-      save_asked_ = save_asked_ || row[6] != 0;
+      if (row[6] != 0) {
+        checkpoints_.ask();
+      }
       round.waiting.push_back(row[2]);
       round.communication.push_back(row[3]);
       round.resident.push_back(static_cast<int64_t>(row[4]));
@@ -412,99 +419,42 @@ class Trainer {
 
   // ---- checkpoints -------------------------------------------------------
 
-  std::string checkpoints() const {
-    return options_.out + "/checkpoints";
-  }
-
   // The step that the run goes on from, if there is one.
   std::optional<int64_t> resume() {
-    bool is_there = false;
-    together(world_, [&] {
-      if (options_.resume && world_.rank() == 0) {
-        checkpoint::remove_leftovers(checkpoints());
-        is_there = !checkpoint::find_checkpoints(checkpoints()).empty();
-      }
-    });
-    if (exchange_rows(world_, {is_there ? 1.0 : 0.0}).front().front() == 0) {
+    const auto loaded = checkpoints_.resume(*engine_, sampler_state());
+    if (!loaded) {
       resumed_from_ = options_.resume ? "nothing: there is no checkpoint" : "";
       return std::nullopt;
     }
-    const auto loaded = engine_->load(checkpoints());
-    if (loaded.sampler) {
-      if (loaded.sampler->num_samples != task_->num_training_samples() ||
-          loaded.sampler->seed != sampler_state().seed) {
-        throw ConfigError(c10::str(
-            "the checkpoint '",
-            loaded.path,
-            "' is of a run on ",
-            loaded.sampler->num_samples,
-            " samples with seed ",
-            loaded.sampler->seed,
-            ", this one has ",
-            task_->num_training_samples(),
-            " with seed ",
-            config_.train.seed,
-            ". Fix: resume with the data and the seed it had, or begin a run "
-            "of its own with model.load"));
-      }
-      position_ = loaded.sampler->position;
+    if (loaded->sampler) {
+      position_ = loaded->sampler->position;
     }
-    if (const auto found = loaded.notes.find(kResultsNote);
-        found != loaded.notes.end()) {
+    if (const auto found = loaded->notes.find(kResultsNote);
+        found != loaded->notes.end()) {
       results_ = results_from_text(found->second);
     }
-    saved_step_ = loaded.step;
-    resumed_from_ = c10::str("step ", loaded.step, ", ", loaded.path);
-    return loaded.step;
-  }
-
-  // By the clock of rank 0.
-  bool is_save_time() const {
-    return world_.rank() == 0 && config_.train.save_minutes > 0 &&
-        base::seconds_since(saved_at_) >= 60 * config_.train.save_minutes;
-  }
-
-  bool is_checkpoint_due(int64_t step) const {
-    const int64_t every = config_.train.save_every;
-    return save_asked_ || (every > 0 && step % every == 0);
+    resumed_from_ = c10::str("step ", loaded->step, ", ", loaded->path);
+    return loaded->step;
   }
 
   // While training goes on.
   void begin_checkpoint() {
-    finish_checkpoint(true);
-    save_asked_ = false;
-    saved_step_ = engine_->global_step();
-    saved_at_ = base::Clock::now();
+    finish_checkpoint();
     // Where it is, only rank 0 knows if the folder was chosen there.
-    saving_ = engine_->save_async(
+    checkpoints_.begin(
+        *engine_,
         record_ == nullptr ? "" : record_->folder().path("checkpoints"),
         {.keep = config_.train.keep_checkpoints,
          .sampler = sampler_state(),
          .notes = {{kResultsNote, to_text(results_)}}});
   }
 
-  // On all ranks together, so that all of them fail if it has.
-  void finish_checkpoint(bool on_all_ranks) {
-    if (!on_all_ranks || !saving_) {
-      return;
+  // On all ranks together.
+  void finish_checkpoint() {
+    const auto path = checkpoints_.finish();
+    if (path && record_ != nullptr) {
+      record_->say("saved    " + *path);
     }
-    std::string path;
-    try {
-      path = std::exchange(saving_, std::nullopt)->wait();
-    } catch (const IoError& error) {
-      if (record_ == nullptr) { // rank 0 tells of it
-        throw FailedElsewhere(error.what());
-      }
-      throw;
-    }
-    if (record_ != nullptr) {
-      record_->say("saved    " + path);
-    }
-  }
-
-  void save_checkpoint() {
-    begin_checkpoint();
-    finish_checkpoint(true);
   }
 
   // ---- what is left behind -----------------------------------------------
@@ -615,11 +565,7 @@ class Trainer {
   KeptResults results_;
 
   int64_t position_ = 0; // samples that were trained on
-  SaveRequest save_request_;
-  bool save_asked_ = false; // by any rank
-  std::optional<SaveHandle> saving_;
-  base::TimePoint saved_at_;
-  int64_t saved_step_ = -1; // of the newest checkpoint
+  RunCheckpoints checkpoints_;
   std::string resumed_from_; // empty: nobody asked
 
   std::optional<Sampler> sampler_; // of the prefetcher's thread

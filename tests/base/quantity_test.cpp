@@ -32,5 +32,12 @@ TEST(Quantity, TimeIsReadAsAClockShowsIt) {
   EXPECT_EQ(in_time(3787), "1:03:07");
 }
 
+TEST(Quantity, ZerosFillUpToTheDigitsAndNothingIsCutOff) {
+  EXPECT_EQ(zero_padded(0, 3), "000");
+  EXPECT_EQ(zero_padded(42, 5), "00042");
+  EXPECT_EQ(zero_padded(12345, 5), "12345");
+  EXPECT_EQ(zero_padded(123456, 5), "123456");
+}
+
 } // namespace
 } // namespace zero::base
