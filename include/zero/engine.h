@@ -142,6 +142,13 @@ class Engine {
   int64_t accumulation_steps() const;
   void set_accumulation_steps(int64_t steps);
 
+  // After PeerLost in a call on a communicator: goes on without the lost, as
+  // backward() and step() do by themselves. The round is to be run from its
+  // first micro-batch. Collective over those who are left, each of which calls
+  // this or is in such a call. Does nothing if nobody is lost. Throws: PeerLost
+  // if that cannot be, such as over several hosts.
+  void recover();
+
   // All times that ranks were lost, and the others went on.
   const std::vector<Recovery>& recoveries() const;
 

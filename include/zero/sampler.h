@@ -43,6 +43,9 @@ class Sampler {
   // for each. Throws: ConfigError if that is less than 1.
   std::vector<int64_t> next(const World& world, int64_t samples_per_rank);
 
+  // Those at any place of the order, for who shares them out otherwise.
+  std::vector<int64_t> samples(int64_t position, int64_t count) const;
+
   int64_t epoch() const; // of the next sample
   SamplerState state() const;
 

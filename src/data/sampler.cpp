@@ -28,13 +28,18 @@ std::vector<int64_t> Sampler::next(
         "sampler: expected at least one sample for each rank, got ",
         samples_per_rank));
   }
-  const int64_t begin = state_.position + world.rank() * samples_per_rank;
-  std::vector<int64_t> samples;
-  samples.reserve(static_cast<size_t>(samples_per_rank));
-  for (int64_t i = 0; i < samples_per_rank; ++i) {
-    samples.push_back(sample_at(begin + i));
-  }
+  auto own = samples(
+      state_.position + world.rank() * samples_per_rank, samples_per_rank);
   state_.position += world.size() * samples_per_rank;
+  return own;
+}
+
+std::vector<int64_t> Sampler::samples(int64_t position, int64_t count) const {
+  std::vector<int64_t> samples;
+  samples.reserve(static_cast<size_t>(count));
+  for (int64_t i = 0; i < count; ++i) {
+    samples.push_back(sample_at(position + i));
+  }
   return samples;
 }
 

@@ -62,7 +62,7 @@ StepResult Engine::run(const std::function<at::Tensor(int64_t)>& forward) {
 }
 
 void Engine::zero_grad() {
-  succession_->state().zero_grad();
+  succession_->zero_grad();
 }
 
 void Engine::join() {
@@ -79,6 +79,10 @@ int64_t Engine::accumulation_steps() const {
 
 void Engine::set_accumulation_steps(int64_t steps) {
   succession_->state().set_accumulation_steps(steps);
+}
+
+void Engine::recover() {
+  succession_->recover();
 }
 
 const std::vector<Recovery>& Engine::recoveries() const {

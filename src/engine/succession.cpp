@@ -1,6 +1,7 @@
 #include "engine/succession.h"
 
 #include <algorithm>
+#include <cmath>
 #include <utility>
 
 #include "base/clock.h"
@@ -80,6 +81,29 @@ void Succession::join() {
   }
 }
 
+void Succession::zero_grad() {
+  state_->zero_grad();
+  is_abandoned_ = false; // it begins anew
+}
+
+void Succession::recover() {
+  const auto lost = state_->group()->lost_ranks();
+  if (!lost.empty() && !can_go_on()) {
+    throw PeerLost(
+        c10::str(
+            state_->prefix(),
+            "recover: rank ",
+            lost.front(),
+            " is lost, and going on without it is not possible here. Fix: start "
+            "the job again from its last checkpoint"),
+        {lost.front(), "recover", -1});
+  }
+  if (!lost.empty()) {
+    go_on();
+  }
+  is_abandoned_ = false;
+}
+
 void Succession::throw_what_the_round_ended_with() {
   if (auto failure = std::exchange(settled_.failure, nullptr)) {
     std::rethrow_exception(failure);
@@ -148,8 +172,8 @@ void Succession::go_on() {
             recovery.num_left,
             recovery.num_left == 1 ? " rank goes" : " ranks go",
             " on after ",
-            recovery.seconds,
-            " s"));
+            std::ceil(recovery.seconds * 1000),
+            " ms"));
   }
 }
 

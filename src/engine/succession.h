@@ -41,6 +41,8 @@ class Succession : private comm::Dependent {
   void backward(const at::Tensor& loss);
   StepResult step();
   void join();
+  void zero_grad();
+  void recover();
 
   // A collective call between two rounds: those who are left make it again.
   template <class Call>

@@ -106,4 +106,16 @@ std::optional<std::string> RunCheckpoints::finish() {
   }
 }
 
+bool RunCheckpoints::give_up() {
+  if (!saving_) {
+    return false;
+  }
+  try {
+    std::exchange(saving_, std::nullopt)->wait();
+  } catch (const Error&) { // the saver has told of it
+  }
+  saved_step_ = -1;
+  return true;
+}
+
 } // namespace zero::tasks

@@ -65,6 +65,10 @@ class RunCheckpoints {
   // FailedElsewhere.
   std::optional<std::string> finish();
 
+  // When a rank was lost: the one under way may be there or not. Returns
+  // whether there was one.
+  bool give_up();
+
  private:
   bool is_time() const;
 

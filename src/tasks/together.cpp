@@ -75,6 +75,17 @@ void throw_first(
   throw FailedElsewhere(why);
 }
 
+std::string text_of_rank_0(const World& world, const std::string& text) {
+  const auto length = static_cast<int64_t>(
+      exchange_rows(world, {static_cast<double>(text.size())}).front().front());
+  std::string all = text;
+  all.resize(static_cast<size_t>(length));
+  const at::Tensor bytes =
+      at::from_blob(all.data(), {length}, at::TensorOptions(at::kByte));
+  world.communicator().broadcast(bytes, 0).wait();
+  return all;
+}
+
 int wait_for_the_end(const World& world) {
   try {
     world.barrier();

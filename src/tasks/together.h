@@ -32,6 +32,9 @@ void throw_first(
     size_t column,
     const std::exception_ptr& failure);
 
+// Collective: what rank 0 has.
+std::string text_of_rank_0(const World& world, const std::string& text);
+
 // For a rank that has failed elsewhere: until the one that says why is gone,
 // whose exit code is to be the first. Returns that of this one.
 int wait_for_the_end(const World& world);

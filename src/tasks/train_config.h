@@ -65,6 +65,8 @@ struct DataConfig {
 std::string tokenizer_folder(const DataConfig& data);
 
 struct TrainSection {
+  enum class BatchOnLoss { keep, shrink };
+
   std::optional<int64_t> steps; // this, or epochs
   std::optional<double> epochs;
   int64_t seed = 0;
@@ -77,6 +79,9 @@ struct TrainSection {
   double save_minutes = 0; // 0: not by time
   bool save_at_end = true;
   int keep_checkpoints = 2; // the newest; 0: all
+  // When a rank is lost and the others go on: they take its samples over, or
+  // the batch has fewer.
+  BatchOnLoss batch_on_loss = BatchOnLoss::keep;
   // text: generated after each evaluation, and kept with its results
   int64_t sample_tokens = 0;
   std::string sample_prompt; // empty: the first token of the text

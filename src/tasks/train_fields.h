@@ -43,6 +43,11 @@ inline constexpr std::array<config::Word<data::TokenizerKind>, 3>
          {"byte", data::TokenizerKind::byte},
          {"gpt2", data::TokenizerKind::gpt2}}};
 
+inline constexpr std::array<config::Word<TrainSection::BatchOnLoss>, 2>
+    kBatchOnLossWords{
+        {{"keep", TrainSection::BatchOnLoss::keep},
+         {"shrink", TrainSection::BatchOnLoss::shrink}}};
+
 // What the data is of.
 inline bool has_tokens(DataConfig::Type type) {
   return type == DataConfig::Type::text || type == DataConfig::Type::tokens;
@@ -107,6 +112,7 @@ void visit_train(Visitor&& visit, Owner& train, bool is_text) {
   visit("save_minutes", train.save_minutes, config::kNotNegative);
   visit("save_at_end", train.save_at_end, config::kAnyNumber);
   visit("keep_checkpoints", train.keep_checkpoints, config::kWholeNotNegative);
+  visit.word("batch_on_loss", train.batch_on_loss, kBatchOnLossWords);
   if (is_text) {
     visit("sample_tokens", train.sample_tokens, config::kWholeNotNegative);
     visit("sample_prompt", train.sample_prompt, config::kAnyNumber);

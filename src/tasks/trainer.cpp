@@ -16,6 +16,7 @@
 #include "base/error.h"
 #include "base/file_io.h"
 #include "base/memory.h"
+#include "base/quantity.h"
 #include "data/prefetcher.h"
 #include "report/trace_file.h"
 #include "tasks/all_spans.h"
@@ -46,6 +47,13 @@ int64_t num_parameters(const torch::nn::Module& module) {
   return count;
 }
 
+// Thrown after a call in which the engine has gone on without a rank: whatever
+// this one was in the middle of, the ranks begin together again.
+class WentOn : public CommError {
+ public:
+  WentOn() : CommError("ranks were lost") {}
+};
+
 class Trainer {
  public:
   Trainer(
@@ -73,6 +81,10 @@ class Trainer {
     stop_.emplace(); // what is begun here has an end
     const auto resumed_at = resume();
     num_steps_ = config_.train.steps.value_or(steps_of_epochs());
+    num_shares_ = world_.size();
+    sampler_.emplace(
+        task_->num_training_samples(),
+        SamplerOptions{.seed = static_cast<uint64_t>(config_.train.seed)});
     if (resumed_at.value_or(0) > num_steps_) {
       throw ConfigError(c10::str(
           "the run has ",
@@ -87,6 +99,10 @@ class Trainer {
             config_, options_, std::move(*output), resumed_at);
       }
     });
+    // Whoever is rank 0 when others are lost writes there.
+    options_.out = text_of_rank_0(
+        world_, record_ == nullptr ? "" : record_->folder().folder());
+    looked_after_ = engine_->global_step();
     checkpoints_.start_clock();
   }
 
@@ -96,29 +112,17 @@ class Trainer {
     }
     introduce();
     try {
-      while (engine_->global_step() < num_steps_ && !stopped_) {
-        train_step();
-        const int64_t step = engine_->global_step();
-        if (!stopped_ && step < num_steps_ && checkpoints_.is_due(step)) {
-          begin_checkpoint();
+      bool is_done = false;
+      while (!is_done) {
+        try {
+          go_on_if_ranks_were_lost();
+          train_to_the_end();
+          is_done = true;
+        } catch (const WentOn&) {
+        } catch (const PeerLost&) {
+          engine_->recover();
         }
-        const int64_t every = config_.train.evaluate_every;
-        const bool is_due = every > 0 && step % every == 0;
-        if (!stopped_ && is_due && step < num_steps_) {
-          evaluate(step);
-        }
       }
-      finish_checkpoint();
-      if ((stopped_ || config_.train.save_at_end) &&
-          !checkpoints_.is_saved(engine_->global_step())) {
-        begin_checkpoint();
-        finish_checkpoint();
-      }
-      save("model"); // whatever becomes of the evaluation
-      if (!stopped_) {
-        evaluate(num_steps_);
-      }
-      write_trace();
     } catch (const NonfiniteError& error) {
       save("model"); // as it was before the step
       write_trace();
@@ -136,6 +140,43 @@ class Trainer {
   }
 
  private:
+  // All of it can be begun again when ranks are lost, from where they are then.
+  void train_to_the_end() {
+    for (;;) {
+      const int64_t step = engine_->global_step();
+      if (looked_after_ < step && step < num_steps_ && !stopped_) {
+        look_after(step);
+      }
+      looked_after_ = step;
+      if (step >= num_steps_ || stopped_) {
+        break;
+      }
+      train_step();
+    }
+    finish_checkpoint();
+    if ((stopped_ || config_.train.save_at_end) &&
+        !checkpoints_.is_saved(engine_->global_step())) {
+      begin_checkpoint();
+      finish_checkpoint();
+    }
+    save("model"); // whatever becomes of the evaluation
+    if (!stopped_) {
+      evaluate(num_steps_);
+    }
+    write_trace();
+  }
+
+  // What there is to do between two steps.
+  void look_after(int64_t step) {
+    if (checkpoints_.is_due(step) && !checkpoints_.is_saved(step)) {
+      begin_checkpoint();
+    }
+    const int64_t every = config_.train.evaluate_every;
+    if (every > 0 && step % every == 0) {
+      evaluate(step);
+    }
+  }
+
   std::unique_ptr<Task> make_task_or_say_why() const {
     try {
       return make_task(config_);
@@ -178,26 +219,20 @@ class Trainer {
     engine_->reset_traffic();
     const double epoch = epoch_after(sizes_.train);
     std::vector<Batch> batches;
-    Round round;
-    StepResult result;
-    do {
-      round = agree([&] {
-        if (batches.empty()) {
-          batches = next_round();
-        }
-        double loss = 0;
-        for (const Batch& batch : batches) {
-          loss += train_on(batch);
-        }
-        return loss / static_cast<double>(sizes_.accumulation);
-      });
-      result = step_after(batches);
-    } while (result.abandoned);
+    const Round round = agree([&] {
+      batches = next_round();
+      double loss = 0;
+      for (const Batch& batch : batches) {
+        loss += train_on(batch);
+      }
+      return loss / static_cast<double>(sizes_.accumulation);
+    });
+    const StepResult result = step_after(batches);
+    if (result.abandoned) {
+      throw WentOn();
+    }
     position_ += sizes_.train;
     remember_activity(before);
-    if (record_ == nullptr) {
-      return;
-    }
     UpdateRecord update{
         .step = result.step,
         .epoch = epoch,
@@ -207,49 +242,59 @@ class Trainer {
         .seconds = base::seconds_since(start),
         .memory = engine_->memory(),
         .traffic = engine_->traffic(),
-        .waiting = std::move(round.waiting),
-        .communication = std::move(round.communication),
-        .resident = std::move(round.resident)};
+        .waiting = round.waiting,
+        .communication = round.communication,
+        .resident = round.resident};
     update.samples_per_second =
         static_cast<double>(sizes_.train) / update.seconds;
     if (task_->sample_length() > 1) {
       update.tokens_per_second = update.samples_per_second *
           static_cast<double>(task_->sample_length());
     }
-    record_->add(update);
+    if (record_ != nullptr) {
+      record_->add(update);
+    }
+    last_update_ = std::move(update);
+    throw_if_went_on();
+  }
+
+  // A round has sizes_.train samples, in micro-batches that are dealt out to
+  // the ranks in turn. After the loss of a rank some may have one more than
+  // others.
+  int64_t num_micro_batches() const {
+    return sizes_.train / sizes_.micro;
   }
 
   std::vector<Batch> next_round() {
     const Span span(Activity::load);
     if (!batches_) {
-      batches_.emplace([this] { return make_batch(); }, kBatchesAhead);
+      batches_.emplace(
+          [this, round = position_, next = int64_t{world_.rank()}]() mutable {
+            const int64_t position = round + next * sizes_.micro;
+            next += world_.size();
+            if (next >= num_micro_batches()) {
+              next = world_.rank();
+              round += sizes_.train;
+            }
+            return make_batch(position);
+          },
+          kBatchesAhead);
     }
     std::vector<Batch> round;
-    for (int64_t i = 0; i < sizes_.accumulation; ++i) {
+    for (int64_t i = world_.rank(); i < num_micro_batches();
+         i += world_.size()) {
       round.push_back(batches_->next());
     }
     return round;
   }
 
   // In the thread of the prefetcher.
-  Batch make_batch() {
-    const int64_t position =
-        sampler().state().position + world_.rank() * sizes_.micro;
+  Batch make_batch(int64_t position) {
     return task_->training_batch(
-        sampler().next(world_, sizes_.micro), position);
+        sampler_->samples(position, sizes_.micro), position);
   }
 
-  Sampler& sampler() {
-    if (!sampler_) {
-      sampler_.emplace(
-          task_->num_training_samples(),
-          SamplerOptions{.seed = static_cast<uint64_t>(config_.train.seed)});
-      sampler_->restore(sampler_state());
-    }
-    return *sampler_;
-  }
-
-  // Of what is trained on; the sampler itself is ahead.
+  // Of what is trained on.
   SamplerState sampler_state() const {
     return {
         .num_samples = task_->num_training_samples(),
@@ -264,14 +309,22 @@ class Trainer {
       loss = task_->loss(batch);
     }
     ++num_backwards_;
-    engine_->backward(loss);
+    // The engine takes the mean over all ranks and backwards, of which some may
+    // have nothing to give.
+    const auto num_backwards =
+        static_cast<double>(engine_->accumulation_steps() * world_.size());
+    const double share =
+        num_backwards / static_cast<double>(num_micro_batches());
+    engine_->backward(share == 1 ? loss : loss * share);
+    throw_if_went_on();
     return loss.item<double>();
   }
 
   // Of a rank that has nothing to add: the others' backwards wait for it.
   void finish_backwards() {
-    for (; num_backwards_ < sizes_.accumulation; ++num_backwards_) {
+    for (; num_backwards_ < engine_->accumulation_steps(); ++num_backwards_) {
       engine_->backward(at::zeros({}).requires_grad_());
+      throw_if_went_on();
     }
   }
 
@@ -320,7 +373,7 @@ class Trainer {
             ". Parameters are as they were before the step. Fix: lower the "
             "learning rate, or look for what is no number in the data"));
       }
-      round.loss += row[0] / static_cast<double>(rows.size());
+      round.loss += row[0] / static_cast<double>(num_shares_);
       stopped_ = stopped_ || row[1] != 0;
       if (row[6] != 0) {
         checkpoints_.ask();
@@ -393,7 +446,8 @@ class Trainer {
     }
     const Results results = task_->results(evaluated.sums);
     const bool is_best = is_better(results, results_.best);
-    if (record_ != nullptr) {
+    if (record_ != nullptr && recorded_evaluation_ != step) {
+      recorded_evaluation_ = step;
       record_->add(EvaluationRecord{
           .step = step,
           .results = results,
@@ -447,6 +501,7 @@ class Trainer {
         {.keep = config_.train.keep_checkpoints,
          .sampler = sampler_state(),
          .notes = {{kResultsNote, to_text(results_)}}});
+    throw_if_went_on();
   }
 
   // On all ranks together.
@@ -455,6 +510,105 @@ class Trainer {
     if (path && record_ != nullptr) {
       record_->say("saved    " + *path);
     }
+  }
+
+  // ---- the loss of ranks -------------------------------------------------
+
+  void throw_if_went_on() const {
+    if (num_recoveries_ != engine_->recoveries().size()) {
+      throw WentOn();
+    }
+  }
+
+  // Those who are left may each have noticed it in another place: they agree on
+  // what is done, and who writes it down.
+  void go_on_if_ranks_were_lost() {
+    const auto& recoveries = engine_->recoveries();
+    if (num_recoveries_ == recoveries.size()) {
+      return;
+    }
+    batches_.reset(); // before what it uses changes
+    engine_->zero_grad();
+    task_->module()->train();
+    const bool was_saving = checkpoints_.give_up();
+    const bool has_record = record_ != nullptr;
+    const auto rows = exchange_rows(
+        world_,
+        {static_cast<double>(looked_after_),
+         stopped_ ? 1.0 : 0.0,
+         was_saving ? 1.0 : 0.0,
+         has_record ? 1.0 : 0.0});
+    for (const auto& row : rows) {
+      looked_after_ = std::min(looked_after_, static_cast<int64_t>(row[0]));
+      stopped_ = stopped_ || row[1] != 0;
+      if (row[2] != 0) {
+        checkpoints_.ask();
+      }
+    }
+    share_out();
+    if (rows.front()[3] == 0) {
+      take_over_record();
+    }
+    if (record_ != nullptr) {
+      for (size_t i = num_recoveries_; i < recoveries.size(); ++i) {
+        record_->note(engine_->global_step(), describe(recoveries[i]));
+      }
+    }
+    num_recoveries_ = recoveries.size();
+  }
+
+  void share_out() {
+    if (config_.train.batch_on_loss == TrainSection::BatchOnLoss::shrink) {
+      num_shares_ = world_.size();
+      sizes_.train = sizes_.micro * sizes_.accumulation * num_shares_;
+    }
+    const int64_t most =
+        (num_micro_batches() + world_.size() - 1) / world_.size();
+    engine_->set_accumulation_steps(most);
+  }
+
+  // Rank 0 is lost, and the next one goes on with its files: the last update
+  // may not be in them, nor what was found after it.
+  void take_over_record() {
+    looked_after_ =
+        std::min(looked_after_, std::max(int64_t{0}, engine_->global_step() - 1));
+    together(world_, [&] {
+      if (world_.rank() != 0) {
+        return;
+      }
+      options_.resume = true;
+      const bool has_update =
+          last_update_ && last_update_->step == engine_->global_step();
+      record_ = std::make_unique<RunRecord>(
+          config_,
+          options_,
+          open_output(options_),
+          engine_->global_step() - (has_update ? 1 : 0));
+      introduce();
+      if (has_update) {
+        record_->add(*last_update_);
+      }
+    });
+  }
+
+  std::string describe(const Recovery& recovery) const {
+    std::string ranks;
+    for (const int rank : recovery.ranks) {
+      ranks += c10::str(ranks.empty() ? "" : ", ", rank);
+    }
+    return c10::str(
+        "lost     ",
+        recovery.ranks.size() == 1 ? "rank " : "ranks ",
+        ranks,
+        " after step ",
+        recovery.step,
+        recovery.is_round_abandoned ? ", whose next one is run again; "
+                                    : ", whose next one was completed; ",
+        base::counted(recovery.num_left, "rank"),
+        recovery.num_left == 1 ? " goes" : " go",
+        " on after ",
+        std::ceil(recovery.seconds * 1000),
+        " ms");
   }
 
   // ---- what is left behind -----------------------------------------------
@@ -477,6 +631,7 @@ class Trainer {
       }
       throw;
     }
+    throw_if_went_on();
   }
 
   void write_trace() {
@@ -561,6 +716,11 @@ class Trainer {
   double waited_ = 0; // seconds, in the last step
   double communicated_ = 0;
   int64_t resident_ = 0; // bytes
+  std::optional<UpdateRecord> last_update_;
+  int64_t looked_after_ = 0; // the last step after which all was done
+  int64_t recorded_evaluation_ = -1; // the step of the last one
+  int64_t num_shares_ = 1; // of a round, each of sizes_.accumulation batches
+  size_t num_recoveries_ = 0; // that this run has taken notice of
 
   KeptResults results_;
 
@@ -568,7 +728,7 @@ class Trainer {
   RunCheckpoints checkpoints_;
   std::string resumed_from_; // empty: nobody asked
 
-  std::optional<Sampler> sampler_; // of the prefetcher's thread
+  std::optional<Sampler> sampler_;
   std::optional<data::Prefetcher<Batch>> batches_; // last: it uses the above
 };
 
