@@ -115,6 +115,11 @@ std::string line_across(const char* kind, double y) {
       digits(y) + "H" + digits(kRight) + "'/>";
 }
 
+std::string line_up(const char* kind, double x) {
+  return std::string("<path class='") + kind + "' d='M" + digits(x) + " " +
+      digits(kTop) + "V" + digits(kBottom) + "'/>";
+}
+
 std::string text_at(const char* kind, Point at, const std::string& text) {
   return std::string("<text class='") + kind + "' x='" + digits(at.x) +
       "' y='" + digits(at.y) + "'>" + text + "</text>\n";
@@ -280,6 +285,11 @@ class Drawing {
     for (const double mark : round_marks(x_bounds_.low, x_bounds_.high, 4)) {
       if (mark == std::floor(mark) && mark >= x_.low && mark <= x_.high) {
         out += text_at("x", {x_.at(mark), kBottom + 19}, show_number(mark));
+      }
+    }
+    for (const double mark : chart_.marks) {
+      if (mark >= x_.low && mark <= x_.high) {
+        out += line_up("mark", x_.at(mark));
       }
     }
     const std::string name =

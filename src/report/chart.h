@@ -53,6 +53,7 @@ struct Chart {
   bool from_zero = false; // areas and bars always are
   LogScale log_scale = LogScale::never;
   std::vector<Series> series = {};
+  std::vector<double> marks = {}; // where something happened, on the scale of x
 };
 
 // Nothing, if there is no finite value.

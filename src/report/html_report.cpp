@@ -114,6 +114,7 @@ class Page {
         "</style>\n</head>\n<body>\n<main>\n<h1>" + escape(title) + "</h1>\n";
     overview();
     learning();
+    notes();
     speed();
     memory();
     samples();
@@ -220,6 +221,11 @@ class Page {
     Chart loss = chart("loss", "Loss", "Lower is better.");
     loss.from_zero = false;
     loss.log_scale = LogScale::if_wide;
+    if (!several_) {
+      for (const auto& note : runs_[0].notes) {
+        loss.marks.push_back(static_cast<double>(note.step));
+      }
+    }
     add_lines(loss, field(&Update::loss), true);
     add_dots(loss, "evaluation", &Evaluation::loss);
     std::ptrdiff_t gaps = 0;
@@ -361,6 +367,20 @@ class Page {
       return bytes.empty() ? kNoValue : *std::ranges::max_element(bytes);
     };
     charts("Memory", draw(held) + lines(resident, largest, false));
+  }
+
+  // Marked in the chart of the loss, too.
+  void notes() {
+    std::string body;
+    for (size_t i = 0; i < runs_.size(); ++i) {
+      for (const auto& [step, text] : runs_[i].notes) {
+        body += "<p class='card'><span class='soft'>" +
+            (several_ ? escape(names_[i]) + ", after " : "After ") +
+            show(static_cast<double>(step), Unit::number) +
+            " updates:</span> " + escape(text) + "</p>\n";
+      }
+    }
+    section("What happened", body);
   }
 
   // The last, and earlier ones at even distances.

@@ -63,7 +63,7 @@ dd { margin: 0; font-size: 1.3rem; font-weight: 600; }
 svg text { font-size: 11.5px; fill: var(--soft); font-variant-numeric: tabular-nums; }
 text.x { text-anchor: middle; }
 text.y { text-anchor: end; dominant-baseline: central; }
-.grid { stroke: var(--grid); } .axis, .cursor { stroke: var(--soft); }
+.grid { stroke: var(--grid); } .mark { stroke: var(--soft); stroke-dasharray: 2 3; } .axis, .cursor { stroke: var(--soft); }
 .s0 { --s: var(--c0); } .s1 { --s: var(--c1); } .s2 { --s: var(--c2); }
 .s3 { --s: var(--c3); } .s4 { --s: var(--c4); } .s5 { --s: var(--c5); }
 .s6 { --s: var(--c6); }

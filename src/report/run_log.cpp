@@ -51,6 +51,7 @@ class LineReader : public nlohmann::json_sax<nlohmann::json> {
   void begin_line() {
     update = Update{};
     evaluation = Evaluation{};
+    note.clear();
     has_step = is_evaluation = is_object = false;
     for (auto& values : ranks) {
       values.clear();
@@ -61,6 +62,7 @@ class LineReader : public nlohmann::json_sax<nlohmann::json> {
 
   Update update;
   Evaluation evaluation;
+  std::string note;
   std::array<std::vector<float>, std::size(kRankFields)> ranks;
   bool has_step = false;
   bool is_evaluation = false;
@@ -86,6 +88,8 @@ class LineReader : public nlohmann::json_sax<nlohmann::json> {
   bool string(string_t& value) override {
     if (!keys_.empty() && keys_.back() == "text" && depth_ <= 2) {
       evaluation.text = std::move(value);
+    } else if (depth_ == 1 && keys_.back() == "note") {
+      note = std::move(value);
     }
     return true;
   }
@@ -202,7 +206,9 @@ void add_line(RunLog& run, LineReader& reader) {
   if (!reader.has_step) {
     return; // something that a later version writes
   }
-  if (reader.is_evaluation) {
+  if (!reader.note.empty()) {
+    run.notes.push_back({reader.update.step, std::move(reader.note)});
+  } else if (reader.is_evaluation) {
     reader.evaluation.seconds = reader.update.seconds;
     run.evaluations.push_back(std::move(reader.evaluation));
   } else {

@@ -70,6 +70,12 @@ struct Evaluation {
   std::string text = {}; // that the model wrote, or nothing
 };
 
+// What happened on the way: the run was resumed, or a rank was lost.
+struct Note {
+  int64_t step = 0;
+  std::string text;
+};
+
 // A name and what it is, as text: of run.json, or of config.json with the keys
 // that lead to it ("optimizer.params.lr").
 struct Fact {
@@ -82,6 +88,7 @@ struct RunLog {
   std::string name; // the last part of the folder's path
   std::vector<Update> updates; // by step, each step once
   std::vector<Evaluation> evaluations; // likewise
+  std::vector<Note> notes; // as they were written
   // One after another, for each update: seconds of waiting of every rank,
   // seconds of communication, resident bytes.
   std::vector<float> per_rank;

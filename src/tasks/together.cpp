@@ -9,6 +9,7 @@
 
 #include "base/activity.h"
 #include "base/error.h"
+#include "base/failpoint.h"
 
 namespace zero::tasks {
 
@@ -97,6 +98,7 @@ int wait_for_the_end(const World& world) {
 std::vector<std::vector<double>> exchange_rows(
     const World& world,
     const std::vector<double>& own) {
+  base::failpoint("train.moment");
   const base::Span span(base::Activity::wait);
   const auto length = static_cast<int64_t>(own.size());
   const at::Tensor all =

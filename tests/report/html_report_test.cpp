@@ -89,6 +89,16 @@ TEST(HtmlReport, OneRunIsShownInFull) {
   EXPECT_TRUE(has(page, "<th scope='row'>ranks</th><td>2</td>"));
 }
 
+TEST(HtmlReport, WhatHappenedIsToldAndMarked) {
+  RunLog run = text_run("one");
+  EXPECT_FALSE(has(html_report({run}), "What happened"));
+  run.notes = {{.step = 50, .text = "lost <rank> 1"}};
+  const std::string page = html_report({run});
+  EXPECT_TRUE(has(page, "What happened"));
+  EXPECT_TRUE(has(page, "50 updates:</span> lost &lt;rank&gt; 1"));
+  EXPECT_EQ(times(page, "class='mark'"), 1); // in the chart of the loss
+}
+
 TEST(HtmlReport, PicturesHaveAccuracy) {
   RunLog run = text_run("images");
   for (auto& update : run.updates) {

@@ -72,6 +72,17 @@ TEST_F(RunLogTest, EvaluationsAreApartFromUpdates) {
   EXPECT_TRUE(std::isnan(run.evaluations[1].perplexity));
 }
 
+TEST_F(RunLogTest, NotesAreApartFromTheUpdateOfTheirStep) {
+  const RunLog run = read(
+      std::string(kUpdate) + "\n" + R"({"step":3,"note":"lost rank 1"})" +
+      "\n");
+  ASSERT_EQ(run.updates.size(), 1);
+  EXPECT_EQ(run.updates[0].loss, 4.25F);
+  ASSERT_EQ(run.notes.size(), 1);
+  EXPECT_EQ(run.notes[0].step, 3);
+  EXPECT_EQ(run.notes[0].text, "lost rank 1");
+}
+
 TEST_F(RunLogTest, WhatIsNullOrUnknownIsNoValue) {
   const RunLog run =
       read(R"({"step":1,"loss":null,"new":{"loss":[1,{"step":9}]},"lr":"fast"})"

@@ -1,0 +1,146 @@
+// Runs of `zero train --on-loss shrink` that lose ranks.
+#include <cmath>
+#include <map>
+
+#include "tasks/train_fixture.h"
+
+namespace zero::tasks {
+namespace {
+
+class LossTest : public TrainTest {
+ protected:
+  static constexpr int64_t kNumSteps = 12;
+
+  // With SGD, so that a difference by rounding stays one.
+  json config() const {
+    json config = gpt();
+    config["train"]["steps"] = kNumSteps;
+    config["train"]["evaluate_every"] = 4;
+    config["train"]["save_every"] = 3;
+    config["train_batch_size"] = 12;
+    config["train_micro_batch_size_per_gpu"] = 2;
+    config["optimizer"] = {{"type", "SGD"}, {"params", {{"lr", 0.1}}}};
+    return config;
+  }
+
+  Strings losing(
+      const json& config,
+      int ranks,
+      const std::string& out,
+      const std::string& failpoint) const {
+    Strings words{"/usr/bin/env", "ZERO_FAILPOINT=" + failpoint};
+    for (const auto& word :
+         command(config, ranks, out, {"--on-loss", "shrink"})) {
+      words.push_back(word);
+    }
+    return words;
+  }
+
+  std::map<int64_t, double> losses(const std::string& out) const {
+    std::map<int64_t, double> losses;
+    for (const auto& line : metrics(out)) {
+      if (line.contains("loss")) {
+        EXPECT_FALSE(losses.contains(line["step"])) << line;
+        losses[line["step"]] = line["loss"];
+      }
+    }
+    return losses;
+  }
+
+  std::vector<int64_t> evaluated_steps(const std::string& out) const {
+    std::vector<int64_t> steps;
+    for (const auto& line : metrics(out)) {
+      if (line.contains("eval")) {
+        steps.push_back(line["step"]);
+      }
+    }
+    return steps;
+  }
+
+  void expect_same_as_undisturbed(const std::string& out) {
+    const auto expected = losses("undisturbed");
+    const auto found = losses(out);
+    ASSERT_EQ(found.size(), expected.size());
+    for (const auto& [step, loss] : expected) {
+      EXPECT_NEAR(found.at(step), loss, 1e-5 * std::abs(loss)) << step;
+    }
+    EXPECT_EQ(evaluated_steps(out), evaluated_steps("undisturbed"));
+    EXPECT_EQ(facts_of(out)["ended"], "finished");
+  }
+
+  void run_undisturbed() {
+    Job job(command(config(), 3, "undisturbed"));
+    ASSERT_EQ(job.wait(), 0) << job.err();
+  }
+};
+
+TEST_F(LossTest, TheOthersGoOnWithTheLossesOfTheWholeBatch) {
+  run_undisturbed();
+  int number = 0;
+  for (const std::string failpoint :
+       {"engine.moment:kill@40:1",
+        "engine.moment:kill@75:0",
+        "engine.moment:kill@90:2",
+        "train.moment:kill@14:0", // in an exchange of the trainer's own
+        "train.moment:kill@15:1",
+        "train.moment:kill@16:2",
+        "train.moment:kill@17:0",
+        "train.moment:kill@18:1",
+        "file.call:kill@30:0", // in a checkpoint
+        "file.call:kill@9:1"}) {
+    SCOPED_TRACE(failpoint);
+    const std::string out = "run" + std::to_string(number++);
+    Job job(losing(config(), 3, out, failpoint));
+    ASSERT_EQ(job.wait(), 0) << job.out() << job.err();
+    EXPECT_TRUE(has(job.err(), "the others go on, 2 of 3 ranks are left"))
+        << job.err();
+    EXPECT_EQ(num_lines_with(job.out(), "lost     rank "), 1) << job.out();
+    EXPECT_TRUE(job.nothing_left());
+    expect_same_as_undisturbed(out);
+    EXPECT_TRUE(
+        has(test::read_file(path(out) + "/report.html"), "lost     rank "));
+  }
+}
+
+TEST_F(LossTest, OneRankEndsWhatThreeBegan) {
+  run_undisturbed();
+  Job job(losing(
+      config(), 3, "run", "engine.moment:kill@40:0,engine.moment:kill@120:1"));
+  ASSERT_EQ(job.wait(), 0) << job.out() << job.err();
+  EXPECT_TRUE(has(job.err(), "1 of 3 ranks is left")) << job.err();
+  expect_same_as_undisturbed("run");
+}
+
+TEST_F(LossTest, ABatchMayShrinkWithTheRanks) {
+  json shrinking = config();
+  shrinking["train"]["batch_on_loss"] = "shrink";
+  Job job(losing(shrinking, 3, "run", "engine.moment:kill@40:1"));
+  ASSERT_EQ(job.wait(), 0) << job.out() << job.err();
+  const auto lines = metrics("run");
+  EXPECT_EQ(losses("run").size(), kNumSteps);
+  // 12 steps with 12 samples until the loss, and with 8 after it.
+  EXPECT_LT(lines.back()["step"], kNumSteps + 1);
+}
+
+TEST_F(LossTest, WhatOneRankHasSavedAloneIsGoneOnFrom) {
+  run_undisturbed();
+  Job job(losing(config(), 2, "run", "engine.moment:kill@60:0"));
+  ASSERT_EQ(job.wait(), 0) << job.out() << job.err();
+  json longer = config();
+  longer["train"]["steps"] = kNumSteps + 2;
+  Job resumed(command(longer, 3, "run", {"--resume"}));
+  ASSERT_EQ(resumed.wait(), 0) << resumed.out() << resumed.err();
+  EXPECT_EQ(losses("run").size(), kNumSteps + 2);
+}
+
+TEST_F(LossTest, WithoutTheOptionTheJobEnds) {
+  Strings words{"/usr/bin/env", "ZERO_FAILPOINT=engine.moment:kill@60:1"};
+  for (const auto& word : command(config(), 3, "run")) {
+    words.push_back(word);
+  }
+  Job job(words);
+  EXPECT_EQ(job.wait(), 137) << job.out() << job.err();
+}
+
+} // namespace
+} // namespace zero::tasks
