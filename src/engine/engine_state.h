@@ -30,8 +30,8 @@ class EngineState {
       std::shared_ptr<torch::nn::Module> module,
       const Config& config,
       std::shared_ptr<Optimizer> optimizer);
-  // Collective over `group`, who are left of the ranks of `before`: goes on from
-  // what that one has, and leaves the module to it until begin().
+  // Collective over `group`, who are left of the ranks of `before`: goes on
+  // from what that one has, and leaves the module to it until begin().
   EngineState(const EngineState& before, std::shared_ptr<comm::Group> group);
   ~EngineState();
   EngineState(const EngineState&) = delete;

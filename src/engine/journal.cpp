@@ -73,10 +73,8 @@ Journal::Contribution Journal::contribution(int rank, uint64_t round) const {
   return {.norm_power_sum = place.norm_power_sum, .joined = place.joined};
 }
 
-void Journal::enter(
-    int rank,
-    int64_t number,
-    const std::vector<Piece>& pieces) const {
+void Journal::enter(int rank, int64_t number, const std::vector<Piece>& pieces)
+    const {
   std::byte* to = copy(rank, number);
   for (const auto& piece : pieces) {
     std::memcpy(to, piece.data, static_cast<size_t>(piece.bytes));

@@ -7,8 +7,8 @@
 // are copied, then the journal says that this chunk is under way. Whoever
 // finishes the update puts the old values back, then goes on from there: an
 // update of a chunk happens once, whole. Two copies take turns, so that the one
-// that counts is never being written. Who finishes the update of another goes on
-// in that one's journal, and may die in turn.
+// that counts is never being written. Who finishes the update of another goes
+// on in that one's journal, and may die in turn.
 #pragma once
 
 #include <compare>

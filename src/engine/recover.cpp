@@ -9,12 +9,13 @@
 //     still in it ends it for itself; or
 //   all ranks, the lost ones too, have decided: those who are left complete the
 //     update, each its own part, and those of the lost ones from where their
-//     journals say on, with the means of gradients that are in shared memory; or
+//     journals say on, with the means of gradients that are in shared memory;
+//     or
 //   some rank has not: nobody has changed anything, the round is abandoned, and
 //     those who are left run it again.
-// What a rank writes down only ever comes to be later, and what a lost one wrote
-// stays: if another one is lost meanwhile, and this is done again, it comes out
-// the same.
+// What a rank writes down only ever comes to be later, and what a lost one
+// wrote stays: if another one is lost meanwhile, and this is done again, it
+// comes out the same.
 #include <algorithm>
 
 #include "base/error.h"
@@ -74,8 +75,7 @@ std::vector<int> EngineState::ranks_of(const comm::Group& survivors) const {
   const auto ids = group_->segment().ids();
   std::vector<int> ranks;
   for (const int id : survivors.segment().ids()) {
-    ranks.push_back(
-        static_cast<int>(std::ranges::find(ids, id) - ids.begin()));
+    ranks.push_back(static_cast<int>(std::ranges::find(ids, id) - ids.begin()));
   }
   return ranks;
 }

@@ -195,8 +195,7 @@ void Succession::go_on_with(const std::shared_ptr<comm::Group>& survivors) {
   if (settled.failure || settled.all_joined) {
     settled_ = settled;
   }
-  is_abandoned_ =
-      is_abandoned_ || (has_begun && state_->round() == round);
+  is_abandoned_ = is_abandoned_ || (has_begun && state_->round() == round);
 
   base::failpoint("recovery.moment");
   next_ = std::make_unique<EngineState>(

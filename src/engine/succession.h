@@ -2,10 +2,10 @@
 // EngineState after another, each on those who are left of the ranks before.
 //
 // Note [Succession]
-// When a call finds that a rank is lost, the world shrinks, the round is settled
-// (recover.cpp), and those who are left fill a new state out of the old one's
-// shared memory. When all have done so they change over, each for itself. If
-// another one is lost on the way, some may have changed over and others not:
+// When a call finds that a rank is lost, the world shrinks, the round is
+// settled (recover.cpp), and those who are left fill a new state out of the old
+// one's shared memory. When all have done so they change over, each for itself.
+// If another one is lost on the way, some may have changed over and others not:
 // those then do it too, since who has changed over has seen everybody complete
 // the new state. Until then nobody has touched the old one.
 #pragma once

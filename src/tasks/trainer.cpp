@@ -570,8 +570,8 @@ class Trainer {
   // Rank 0 is lost, and the next one goes on with its files: the last update
   // may not be in them, nor what was found after it.
   void take_over_record() {
-    looked_after_ =
-        std::min(looked_after_, std::max(int64_t{0}, engine_->global_step() - 1));
+    looked_after_ = std::min(
+        looked_after_, std::max(int64_t{0}, engine_->global_step() - 1));
     together(world_, [&] {
       if (world_.rank() != 0) {
         return;

@@ -32,7 +32,8 @@ std::vector<std::vector<int>> who_took_part(
   for (int64_t step = 0; step < kStepsOfRun; ++step) {
     std::vector<int> takes_part = present;
     while (next < recoveries.size() &&
-           recoveries[next].step + (recoveries[next].is_round_abandoned ? 0 : 1) <=
+           recoveries[next].step +
+                   (recoveries[next].is_round_abandoned ? 0 : 1) <=
                step) {
       std::vector<int> left;
       for (size_t rank = 0; rank < present.size(); ++rank) {
@@ -66,15 +67,16 @@ void expect_plain_training_of(
     }
   }
   const auto optimizer = make_torch_optimizer(trained_once, config.optimizer);
-  const auto accumulation = static_cast<int>(
-      config.gradient_accumulation_steps.value_or(1));
+  const auto accumulation =
+      static_cast<int>(config.gradient_accumulation_steps.value_or(1));
   for (size_t step = 0; step < who.size(); ++step) {
     optimizer->zero_grad();
     for (int micro = 0; micro < accumulation; ++micro) {
       for (const int rank : who[step]) {
         const auto loss =
             model.loss(batch_seed(static_cast<int>(step), micro, rank));
-        (loss / accumulation / static_cast<double>(who[step].size())).backward();
+        (loss / accumulation / static_cast<double>(who[step].size()))
+            .backward();
       }
     }
     optimizer->step();
@@ -82,8 +84,7 @@ void expect_plain_training_of(
   const auto expected = model.module->parameters();
   const auto parameters = trained.parameters();
   for (size_t i = 0; i < parameters.size(); ++i) {
-    EXPECT_TRUE(
-        torch::allclose(parameters[i], expected[i], 1e-4, 1e-6))
+    EXPECT_TRUE(torch::allclose(parameters[i], expected[i], 1e-4, 1e-6))
         << "parameter " << i;
   }
 }
@@ -117,7 +118,8 @@ void train(
   EXPECT_LE(num_abandoned, static_cast<int64_t>(recoveries.size()));
   const auto who = who_took_part(num_ranks, recoveries);
   EXPECT_EQ(
-      world.size(), recoveries.empty() ? num_ranks : recoveries.back().num_left);
+      world.size(),
+      recoveries.empty() ? num_ranks : recoveries.back().num_left);
   const auto guard = engine.gather(*model.module);
   expect_plain_training_of(model_name, config, who, *model.module);
 }
@@ -217,8 +219,7 @@ TEST(Recovery, RunsAccumulatedRoundsAgainFromTheirFirstMicroBatch) {
   for (const Setting setting :
        {Setting{0, true}, Setting{2, true}, Setting{3, false}}) {
     SCOPED_TRACE(c10::str(setting));
-    kill_at_moments(
-        "moe", accumulating(recovery_config(setting), 3), 7, 41);
+    kill_at_moments("moe", accumulating(recovery_config(setting), 3), 7, 41);
   }
 }
 
@@ -335,8 +336,7 @@ TEST(Recovery, AStoppedRankIsKilledFirst) {
   Processes ranks(2, [](World world) {
     Config config = recovery_config({2, true});
     config.libzero.timeout_seconds = 1;
-    base::set_failpoints(
-        world.rank() == 1 ? "engine.moment:stop@30" : "");
+    base::set_failpoints(world.rank() == 1 ? "engine.moment:stop@30" : "");
     const Model model = make_model("moe");
     Engine engine(world, model.module, config);
     while (engine.global_step() < kStepsOfRun) {
