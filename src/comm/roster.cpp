@@ -17,6 +17,7 @@ struct Roster::Header {
   uint64_t magic;
   int32_t num_ranks;
   std::atomic<uint32_t> losses;
+  std::atomic<bool> ends_with_the_first_loss;
 };
 
 // Words that other hosts are told of have 64 bits.
@@ -178,6 +179,14 @@ bool Roster::is_victim(int id) const {
 
 uint32_t Roster::loss(int id) const {
   return member(id).loss;
+}
+
+void Roster::end_with_the_first_loss() {
+  header().ends_with_the_first_loss = true;
+}
+
+bool Roster::ends_with_the_first_loss() const {
+  return header().ends_with_the_first_loss;
 }
 
 void Roster::note_silent(int id) {

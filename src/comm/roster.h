@@ -80,6 +80,11 @@ class Roster {
   void note_silent(int id);
   bool is_silent(int id) const;
 
+  // Said by a launcher that ends all ranks when one is lost: until it has, the
+  // others are not to go on.
+  void end_with_the_first_loss();
+  bool ends_with_the_first_loss() const;
+
   // Where the ranks form their first group; see assembly.h.
   std::byte* assembly() const;
 

@@ -110,11 +110,14 @@ void Succession::throw_what_the_round_ended_with() {
   }
 }
 
+// Where a launcher ends those who are left, they do nothing more: what they
+// would save would be of a run that nobody asked for.
 // A rank that only dropped this engine, or gave it up by an exception, is there
 // and would have to take part.
 bool Succession::can_go_on() const {
   const auto& group = *state_->group();
-  if (state_->config().libzero.on_peer_lost !=
+  const auto& roster = world_->membership->roster();
+  if (roster.ends_with_the_first_loss() || state_->config().libzero.on_peer_lost !=
           LibzeroConfig::OnPeerLost::resume ||
       !group.reach().is_one_host()) {
     return false;
@@ -122,7 +125,7 @@ bool Succession::can_go_on() const {
   const auto ids = group.segment().ids();
   const auto lost = group.lost_ranks();
   return !lost.empty() && std::ranges::all_of(lost, [&](int rank) {
-    return world_->membership->roster().gone(ids[static_cast<size_t>(rank)]);
+    return roster.gone(ids[static_cast<size_t>(rank)]);
   });
 }
 

@@ -60,6 +60,9 @@ Supervisor::Supervisor(
       signals_(signals),
       front_(front),
       roster_(comm::Roster::create(options.num_ranks)) {
+  if (options.on_loss == OnLoss::stop) {
+    roster_.end_with_the_first_loss();
+  }
   std::vector<RankProcess> processes;
   for (int rank = 0; rank < options.num_ranks; ++rank) {
     // A rank is a background process to the terminal, which would stop it if

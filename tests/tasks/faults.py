@@ -284,4 +284,5 @@ def main():
     print(f"{len(seeds)} runs: no hang, no other loss, nothing left")
 
 
-main()
+if __name__ == "__main__":
+    main()

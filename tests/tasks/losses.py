@@ -1,0 +1,140 @@
+#!/usr/bin/env python3
+"""Runs of `zero train --on-loss shrink` whose ranks are killed or stopped one after
+another, until one is left.
+
+Each seed is one run. It has to end well without being started again, with the losses of
+a run that nothing happened to, each step once, and with nothing left behind. With --stage
+and without, whatever the ranks were in the middle of.
+
+  tests/tasks/losses.py --zero build/bin/zero --count 20
+  tests/tasks/losses.py --zero build/bin/zero --seed 7     # one of them, again
+"""
+import argparse
+import json
+import os
+import pathlib
+import random
+import shutil
+import signal
+import sys
+import tempfile
+import time
+
+from faults import DEADLINE, Failure, Start, losses, losses_or_none, send
+
+STEPS = 120
+RANKS = 4
+TOLERANCE = 1e-5
+
+CONFIG = {
+    "model": {"type": "gpt", "n_layer": 1, "n_head": 2, "n_embd": 16, "block_size": 16, "dropout": 0},
+    "data": {"type": "text", "path": "text.txt"},
+    "train": {"steps": STEPS, "evaluate_every": 20, "evaluate_samples": 8, "report_every": 1, "save_every": 15},
+    "train_batch_size": 8,
+    "train_micro_batch_size_per_gpu": 1,
+    # Rounding that differs stays rounding, which Adam makes more of.
+    "optimizer": {"type": "SGD", "params": {"lr": 0.1}},
+    "libzero": {"timeout_seconds": 3},
+}
+
+
+def command_of(options, out):
+    return [str(options.zero), "train", "config.json", "-n", str(RANKS), "--out", str(out), "--on-loss", "shrink"]
+
+
+def prepare(folder, chance):
+    folder.mkdir()
+    (folder / "text.txt").write_text("the cat sat on the mat, and so did the dog. " * 200)
+    config = dict(CONFIG, zero_optimization={"stage": chance.randrange(4)})
+    config["libzero"] = dict(CONFIG["libzero"], shared_memory=chance.random() < 0.7)
+    (folder / "config.json").write_text(json.dumps(config))
+    return f"stage {config['zero_optimization']['stage']}, shared {config['libzero']['shared_memory']}"
+
+
+def lose_ranks(start, out, chance, told):
+    for _ in range(RANKS - 1):
+        goal = len(losses_or_none(out)) + chance.randrange(1, 30)
+        begin = time.monotonic()
+        while start.process.poll() is None and time.monotonic() - begin < DEADLINE:
+            if len(losses_or_none(out)) >= goal:
+                break
+            time.sleep(0.002)
+        time.sleep(chance.random() * 0.03)
+        alive = start.ranks()
+        if len(alive) < 2 or start.process.poll() is not None:
+            return
+        for victim in chance.sample(alive, chance.randrange(1, min(3, len(alive)))):
+            how = signal.SIGSTOP if chance.random() < 0.1 else signal.SIGKILL
+            told.append(f"{how.name} {start.numbers.get(victim, '?')} after {len(losses_or_none(out))}")
+            send(victim, how)
+
+
+def differing(found, expected):
+    for step, loss in expected.items():
+        if abs(found.get(step, float("inf")) - loss) > TOLERANCE * loss:
+            return f"the loss of step {step} is {found.get(step)}, not {loss}"
+    return None
+
+
+def try_seed(options, seed, work, expected):
+    chance = random.Random(seed)
+    folder = work / f"seed-{seed}"
+    told = [prepare(folder, chance)]
+    out = folder / "run"
+    start = Start(command_of(options, out), folder, f"{os.getpid()}-{seed}", None)
+    try:
+        while len(start.ranks()) < RANKS and start.process.poll() is None:
+            time.sleep(0.01)
+        start.numbers = {pid: number for number, pid in enumerate(start.ranks())}
+        while not losses_or_none(out) and start.process.poll() is None:
+            time.sleep(0.01)
+        lose_ranks(start, out, chance, told)
+        code = start.wait()
+        start.nothing_left()
+        if code != 0:
+            raise Failure(f"it ended with {code}:\n" + (folder / "log.txt").read_text()[-3000:])
+        problem = differing(losses(out), expected)
+        if problem:
+            raise Failure(problem)
+    except Failure as failure:
+        print(f"seed {seed}: FAILED: {failure}\n  after: {'; '.join(told)}\n  in {folder}", flush=True)
+        return False
+    finally:
+        start.end()
+    print(f"seed {seed}: {'; '.join(told)}: as expected", flush=True)
+    shutil.rmtree(folder)
+    return True
+
+
+def undisturbed(options, work):
+    folder = work / "undisturbed"
+    prepare(folder, random.Random(0))
+    start = Start(command_of(options, folder / "run"), folder, f"{os.getpid()}-undisturbed", None)
+    try:
+        if start.wait() != 0:
+            raise SystemExit("the undisturbed run failed:\n" + (folder / "log.txt").read_text()[-3000:])
+    finally:
+        start.end()
+    return losses(folder / "run")
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--zero", type=pathlib.Path, required=True, help="the program")
+    parser.add_argument("--seed", type=int, help="only this one")
+    parser.add_argument("--first", type=int, default=1)
+    parser.add_argument("--count", type=int, default=5)
+    options = parser.parse_args()
+    options.zero = options.zero.resolve()
+    seeds = [options.seed] if options.seed is not None else range(options.first, options.first + options.count)
+    work = pathlib.Path(tempfile.mkdtemp(prefix="zero-losses-"))
+    expected = undisturbed(options, work)
+    failed = [seed for seed in seeds if not try_seed(options, seed, work, expected)]
+    if failed:
+        sys.exit(f"{len(failed)} of {len(seeds)} seeds failed: {failed}; see {work}")
+    shutil.rmtree(work)
+    print(f"{len(seeds)} seeds, none failed")
+
+
+if __name__ == "__main__":
+    main()
