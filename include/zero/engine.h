@@ -146,7 +146,8 @@ class Engine {
   // backward() and step() do by themselves. The round is to be run from its
   // first micro-batch. Collective over those who are left, each of which calls
   // this or is in such a call. Does nothing if nobody is lost. Throws: PeerLost
-  // if that cannot be, such as over several hosts.
+  // if that cannot be, such as over several hosts; in a handler, what that
+  // handles.
   void recover();
 
   // All times that ranks were lost, and the others went on.

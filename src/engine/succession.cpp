@@ -89,6 +89,9 @@ void Succession::zero_grad() {
 void Succession::recover() {
   const auto lost = state_->group()->lost_ranks();
   if (!lost.empty() && !can_go_on()) {
+    if (std::current_exception() != nullptr) {
+      throw; // it tells more
+    }
     throw PeerLost(
         c10::str(
             state_->prefix(),
