@@ -120,7 +120,8 @@ void Succession::throw_what_the_round_ended_with() {
 bool Succession::can_go_on() const {
   const auto& group = *state_->group();
   const auto& roster = world_->membership->roster();
-  if (roster.ends_with_the_first_loss() || state_->config().libzero.on_peer_lost !=
+  if (roster.ends_with_the_first_loss() ||
+      state_->config().libzero.on_peer_lost !=
           LibzeroConfig::OnPeerLost::resume ||
       !group.reach().is_one_host()) {
     return false;

@@ -63,6 +63,7 @@ class Trainer {
       : world_(world),
         config_(config),
         options_(options),
+        num_shares_(world.size()),
         checkpoints_(world, config.train, options) {
     std::optional<OutputFolder> output; // of rank 0
     together(world_, [&] {
@@ -81,7 +82,6 @@ class Trainer {
     stop_.emplace(); // what is begun here has an end
     const auto resumed_at = resume();
     num_steps_ = config_.train.steps.value_or(steps_of_epochs());
-    num_shares_ = world_.size();
     sampler_.emplace(
         task_->num_training_samples(),
         SamplerOptions{.seed = static_cast<uint64_t>(config_.train.seed)});
@@ -719,7 +719,7 @@ class Trainer {
   std::optional<UpdateRecord> last_update_;
   int64_t looked_after_ = 0; // the last step after which all was done
   int64_t recorded_evaluation_ = -1; // the step of the last one
-  int64_t num_shares_ = 1; // of a round, each of sizes_.accumulation batches
+  int64_t num_shares_; // of a round, each of sizes_.accumulation batches
   size_t num_recoveries_ = 0; // that this run has taken notice of
 
   KeptResults results_;

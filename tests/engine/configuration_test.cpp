@@ -44,6 +44,7 @@ TEST(Configuration, AStoppedRankIsLostAfterTheTimeoutOfTheFile) {
   Processes ranks(2, [](World world) {
     Config config = plain_config({2, true});
     config.libzero.timeout_seconds = 1;
+    config.libzero.on_peer_lost = LibzeroConfig::OnPeerLost::raise;
     auto net = build<OddNet>();
     Engine engine(world, net.ptr(), config);
     if (world.rank() == 1) {
