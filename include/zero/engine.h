@@ -3,9 +3,9 @@
 //
 //   zero::World world = zero::init();
 //   Net net;
-//   zero::Engine engine(world, net.ptr(),
-//   zero::Config::from_file("zero.json")); for (auto& [x, y] :
-//   batches(world.rank(), world.size())) {
+//   auto config = zero::Config::from_file("zero.json");
+//   zero::Engine engine(world, net.ptr(), config);
+//   for (auto& [x, y] : batches(world.rank(), world.size())) {
 //     auto loss = torch::cross_entropy_loss(net->forward(x), y);
 //     engine.backward(loss);
 //     zero::StepResult result = engine.step();

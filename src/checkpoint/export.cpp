@@ -50,9 +50,12 @@ void write_all(engine::EngineState& state, const std::string& path) {
   writer.commit();
 }
 
-// Every rank gets to know whether it worked.
-void export_all(engine::EngineState& state, const std::string& path) {
+} // namespace
+
+void Engine::export_safetensors(const std::string& path) const {
+  auto& state = succession_->state();
   state.check_parameters();
+  // Every rank gets to know whether it worked.
   std::exception_ptr failure;
   if (state.rank() == 0) {
     try {
@@ -71,12 +74,6 @@ void export_all(engine::EngineState& state, const std::string& path) {
         path,
         "'. Fix: see its own message, which says why"));
   }
-}
-
-} // namespace
-
-void Engine::export_safetensors(const std::string& path) const {
-  succession_->again_if_lost([&] { export_all(succession_->state(), path); });
 }
 
 } // namespace zero

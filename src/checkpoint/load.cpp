@@ -397,8 +397,18 @@ LoadedCheckpoint Engine::load(
   if (saver_) {
     saver_->wait(); // what is being saved is the newest
   }
-  return succession_->again_if_lost(
-      [&] { return load_newest(succession_->state(), folder, options); });
+  auto& state = succession_->state();
+  try {
+    return load_newest(state, folder, options);
+  } catch (const CommError&) {
+    // Some ranks may have loaded it all, and others not.
+    state.fail_for_good(std::make_exception_ptr(CommError(c10::str(
+        state.prefix(),
+        "a rank was lost while '",
+        folder,
+        "' was loaded. Fix: start the job again"))));
+    throw;
+  }
 }
 
 } // namespace zero

@@ -149,12 +149,10 @@ std::string Engine::save(const std::string& folder, const SaveOptions& options)
   if (saver_) {
     saver_->wait(); // the newest one comes last
   }
-  return succession_->again_if_lost([&] {
-    auto& state = succession_->state();
-    auto snapshot = snapshot_of(state, options);
-    return checkpoint::write_checkpoint(
-        *state.group(), {folder, options.keep}, snapshot);
-  });
+  auto& state = succession_->state();
+  auto snapshot = snapshot_of(state, options);
+  return checkpoint::write_checkpoint(
+      *state.group(), {folder, options.keep}, snapshot);
 }
 
 SaveHandle Engine::save_async(
@@ -162,14 +160,12 @@ SaveHandle Engine::save_async(
     const SaveOptions& options) {
   const base::Span span(base::Activity::save);
   const c10::NoGradGuard no_grad;
-  return succession_->again_if_lost([&] {
-    auto& state = succession_->state();
-    if (!saver_ || !saver_->serves(state.group())) {
-      saver_ = std::make_shared<checkpoint::BackgroundSaver>(state.group());
-    }
-    return SaveHandle(
-        saver_->begin({folder, options.keep}, snapshot_of(state, options)));
-  });
+  auto& state = succession_->state();
+  if (!saver_ || !saver_->serves(state.group())) {
+    saver_ = std::make_shared<checkpoint::BackgroundSaver>(state.group());
+  }
+  return SaveHandle(
+      saver_->begin({folder, options.keep}, snapshot_of(state, options)));
 }
 
 bool SaveHandle::done() const {

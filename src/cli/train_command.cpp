@@ -112,22 +112,21 @@ int train_as_rank(
   // Whoever looked on may stop doing so.
   std::signal(SIGPIPE, SIG_IGN);
   const World world = init();
-  const int rank = world.rank();
   try {
     tasks::TrainOptions options = arguments.options;
     options.config_path = arguments.file;
-    options.terminal_fd = rank == 0 ? inherited_terminal() : -1;
+    options.terminal_fd = world.rank() == 0 ? inherited_terminal() : -1;
     const bool is_whole = tasks::train(world, config, options);
     return is_whole ? 0 : 130;
   } catch (const tasks::FailedElsewhere&) {
     return tasks::wait_for_the_end(world);
   } catch (const NonfiniteError&) { // alike on all ranks: one says it
-    if (rank != 0) {
+    if (world.rank() != 0) {
       return tasks::wait_for_the_end(world);
     }
     throw;
   } catch (const ConfigError&) { // mostly alike, too, without their talking
-    if (rank != 0) {
+    if (world.rank() != 0) {
       std::this_thread::sleep_for(kTimeToBeEnded);
     }
     throw;

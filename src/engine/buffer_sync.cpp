@@ -42,7 +42,8 @@ BufferSync::BufferSync(
     shapes_.push_back(
         {buffer.tensor.scalar_type(), buffer.tensor.sizes().vec()});
   }
-  window_ = comm::make_window(group, rank_ == 0 ? 2 * bytes_ : 0);
+  window_ =
+      comm::make_window(group, rank_ == 0 ? base::kCacheLine + 2 * bytes_ : 0);
 }
 
 void BufferSync::check(const std::string& prefix) const {
@@ -67,30 +68,52 @@ void BufferSync::check(const std::string& prefix) const {
   }
 }
 
-std::byte* BufferSync::place(uint64_t round) const {
-  return window_->data(0) + static_cast<int64_t>(round % 2) * bytes_;
+// One of two, which take turns.
+std::byte* BufferSync::place(uint64_t rounds) const {
+  return window_->data(0) + base::kCacheLine +
+      static_cast<int64_t>(rounds % 2) * bytes_;
 }
 
-void BufferSync::offer(uint64_t round) const {
+// 1 + after how many rounds it is what is in that place; 0 while it is written.
+std::atomic<uint64_t>& BufferSync::stamp(uint64_t rounds) const {
+  return reinterpret_cast<std::atomic<uint64_t>*>(window_->data(0))[rounds % 2];
+}
+
+void BufferSync::offer(uint64_t rounds) const {
   if (rank_ == 0) {
     const c10::InferenceMode may_have_been_made_in_it;
-    for_each_place(buffers_, place(round), [](const auto& buffer, auto* place) {
-      tensor_at(buffer, place).copy_(buffer);
-    });
-    window_->store(place(round), bytes_);
+    stamp(rounds) = 0;
+    for_each_place(
+        buffers_, place(rounds), [](const auto& buffer, auto* place) {
+          tensor_at(buffer, place).copy_(buffer);
+        });
+    stamp(rounds) = rounds + 1;
+    window_->store(place(rounds), bytes_);
   }
 }
 
-void BufferSync::take(uint64_t round) const {
+void BufferSync::take(uint64_t rounds) const {
   if (rank_ != 0) {
-    restore(round);
+    restore(rounds);
   }
 }
 
-void BufferSync::restore(uint64_t round) const {
+std::optional<uint64_t> BufferSync::newest(uint64_t rounds) const {
+  std::optional<uint64_t> found;
+  for (const uint64_t place : {0, 1}) {
+    const uint64_t stamped = stamp(place);
+    if (stamped > 0 && stamped - 1 <= rounds &&
+        (!found || stamped - 1 > *found)) {
+      found = stamped - 1;
+    }
+  }
+  return found;
+}
+
+void BufferSync::restore(uint64_t rounds) const {
   const c10::InferenceMode may_have_been_made_in_it;
   for_each_place(
-      buffers_, place(round), [](const at::Tensor& buffer, auto* place) {
+      buffers_, place(rounds), [](const at::Tensor& buffer, auto* place) {
         const at::Tensor value = tensor_at(buffer, place);
         // A graph may have saved it: what does not change stays as it is.
         if (!buffer.equal(value)) {

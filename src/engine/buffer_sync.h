@@ -2,8 +2,10 @@
 // running statistics of BatchNorm, which each rank keeps from its own batches.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -23,14 +25,16 @@ class BufferSync {
   // this was made. Values are the user's.
   void check(const std::string& prefix) const;
 
-  // Rank 0 offers its buffers in a round; after a barrier the others take them.
-  // Rank 0 offers again in the next round only, and no more before all have
-  // taken.
-  void offer(uint64_t round) const;
-  void take(uint64_t round) const;
-  // On rank 0 too: as they were offered in that round, the last one or the one
-  // before.
-  void restore(uint64_t round) const;
+  // Rank 0 offers its buffers, as they are after so many rounds; after a
+  // barrier the others take them. Rank 0 offers again after the next round
+  // only, and no more before all have taken.
+  void offer(uint64_t rounds) const;
+  void take(uint64_t rounds) const;
+
+  // The newest that are there whole, of those after so many rounds or fewer.
+  std::optional<uint64_t> newest(uint64_t rounds) const;
+  // Takes them, on rank 0 too.
+  void restore(uint64_t rounds) const;
 
  private:
   struct Shape {
@@ -38,7 +42,8 @@ class BufferSync {
     std::vector<int64_t> sizes;
   };
 
-  std::byte* place(uint64_t round) const;
+  std::byte* place(uint64_t rounds) const;
+  std::atomic<uint64_t>& stamp(uint64_t rounds) const;
 
   std::vector<shard::Parameter> buffers_;
   std::vector<Shape> shapes_; // as they were

@@ -237,7 +237,7 @@ void EngineState::update_own_part() {
     const base::Span span(base::Activity::update);
     update_->run(rank(), decision_);
   }
-  buffers_->offer(round_);
+  buffers_->offer(round_ + 1);
   base::failpoint("engine.moment");
   update_->journal().finish(rank(), round_);
   base::failpoint("engine.moment");
@@ -284,7 +284,7 @@ std::vector<int64_t> EngineState::exchange(
 void EngineState::publish_parameters() {
   const base::Span span(base::Activity::gather);
   take_updated();
-  buffers_->take(round_);
+  buffers_->take(round_ + 1);
   base::failpoint("engine.moment");
   count_update();
 }

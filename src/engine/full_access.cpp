@@ -75,9 +75,11 @@ std::function<void()> EngineState::gather(
       return; // the module has its parameters for itself again
     }
     if (access == Access::write) {
+      for (const auto& place : places) { // first: a rank may be lost
+        std::erase(lent_, place);
+      }
       for (const auto& place : places) {
         write_back(place);
-        std::erase(lent_, place);
       }
       barrier(); // everybody has what rank 0 wrote
       for (const auto& place : places) {

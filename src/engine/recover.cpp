@@ -25,6 +25,24 @@
 
 namespace zero::engine {
 
+namespace {
+
+// What a loss did not bring about stays when it is over.
+std::exception_ptr unless_a_loss(const std::exception_ptr& failure) {
+  try {
+    if (failure) {
+      std::rethrow_exception(failure);
+    }
+  } catch (const PeerLost&) {
+    return nullptr;
+  } catch (...) {
+    return failure;
+  }
+  return nullptr;
+}
+
+} // namespace
+
 EngineState::EngineState(
     const EngineState& before,
     std::shared_ptr<comm::Group> group)
@@ -37,12 +55,17 @@ EngineState::EngineState(
       has_own_optimizer_(before.has_own_optimizer_),
       global_step_(before.global_step_),
       round_(before.round_),
-      result_(before.result_) {
+      result_(before.result_),
+      failure_(unless_a_loss(before.failure_)) {
+  // Copies that every rank has for itself are the same, but for what was being
+  // written when a rank was lost: all take those of one.
+  const int source = before.ranks_of(*group_).front();
   for (const auto& partition : before.partitions_) {
     base::failpoint("recovery.moment");
     shard::repartition(
         *partition,
-        add(make_partition(partition->parameters(), partition->trainable())));
+        add(make_partition(partition->parameters(), partition->trainable())),
+        source);
   }
   make_training_parts();
   update_->take_counts(*before.update_);
@@ -166,14 +189,15 @@ EngineState::Settled EngineState::settle_round(comm::Group& survivors) {
   if (updates) {
     // Rank 0 may have been lost before it had said what its buffers are; those
     // of the first rank that is left count then.
-    if (places.front() >= Journal::Place{round_, Phase::updated} ||
-        left.front() == 0) {
-      buffers_->restore(round_);
+    if (buffers_->newest(round_ + 1) == round_ + 1) {
+      buffers_->restore(round_ + 1);
     }
     take_updated();
     count_update();
   } else if (!is_over && !is_decided) {
-    buffers_->restore(round_ + 1); // as the round before has left them
+    if (const auto newest = buffers_->newest(round_)) {
+      buffers_->restore(*newest); // as the rounds before have left them
+    }
   }
   if (is_over || is_decided) {
     try {

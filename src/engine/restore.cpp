@@ -72,10 +72,10 @@ void EngineState::restore(const Restored& restored) {
   if (rank() == 0) {
     attempt(restored.buffers);
   }
-  buffers_->offer(round_ + 1); // where the round before has them
+  buffers_->offer(round_);
   barrier(); // everybody has written
   take_updated();
-  buffers_->take(round_ + 1);
+  buffers_->take(round_);
   for (const auto& parameter : all_parameters()) {
     parameter.tensor.unsafeGetTensorImpl()->bump_version();
   }

@@ -152,9 +152,9 @@ void EngineState::make_training_parts() {
   update_->journal().open(round_);
   watch_frozen();
   buffers_ = std::make_unique<BufferSync>(buffers_of(*module_), group_);
-  buffers_->offer(round_ + 1); // where the round before has them
+  buffers_->offer(round_);
   barrier();
-  buffers_->take(round_ + 1);
+  buffers_->take(round_);
 }
 
 EngineState::~EngineState() {

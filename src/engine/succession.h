@@ -44,18 +44,6 @@ class Succession : private comm::Dependent {
   void zero_grad();
   void recover();
 
-  // A collective call between two rounds: those who are left make it again.
-  template <class Call>
-  auto again_if_lost(Call call) {
-    for (;;) {
-      try {
-        return call();
-      } catch (const PeerLost&) {
-        go_on();
-      }
-    }
-  }
-
   const std::vector<Recovery>& recoveries() const {
     return recoveries_;
   }

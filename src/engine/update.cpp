@@ -20,6 +20,14 @@ at::Tensor tensor_at(std::byte* data, int64_t numel, at::ScalarType dtype) {
   return at::from_blob(data, {numel}, at::TensorOptions(dtype));
 }
 
+// A block for each thread; the same on all ranks, which may have to go on with
+// each other's chunks.
+int64_t agreed_chunk_numel(comm::Group& group) {
+  const auto threads =
+      group.exchange(CommOp::all_gather, {at::get_num_threads()});
+  return optim::kBlock * std::ranges::max(threads);
+}
+
 int64_t bytes_per_element(const Optimizer& optimizer) {
   // The widest types: a parameter and its states of 8 bytes each.
   return int64_t{8} * (1 + optimizer.num_states());
@@ -37,7 +45,7 @@ Update::Update(
       optimizer_(std::move(optimizer)),
       groups_(groups),
       journaled_(journaled),
-      chunk_numel_(optim::kBlock * at::get_num_threads()),
+      chunk_numel_(agreed_chunk_numel(*group)),
       journal_(
           group,
           journaled_ ? chunk_numel_ * bytes_per_element(*optimizer_) : 0) {}

@@ -9,15 +9,16 @@ namespace zero::shard {
 namespace {
 
 // Both lay their parameters out in the same flat space, which is divided
-// otherwise. Where a rank has all of something, it copies its own.
+// otherwise.
 class Copier {
  public:
-  Copier(const Partition& from, const Partition& to) : from_(from), to_(to) {}
+  Copier(const Partition& from, const Partition& to, int source)
+      : from_(from), to_(to), source_(source) {}
 
   void parameters(const OwnedSlice& slice) const {
     from_.layout().for_each_slice(slice.range, [&](const OwnedSlice& part) {
       const int holder =
-          from_.parameter_home() == Home::full ? from_.rank() : part.rank;
+          from_.parameter_home() == Home::full ? source_ : part.rank;
       std::memcpy(
           to_.parameter_at(
               to_.rank(), part.range.begin, offset_in_shard(slice, part)),
@@ -28,8 +29,7 @@ class Copier {
 
   void states(const OwnedSlice& slice) const {
     from_.layout().for_each_slice(slice.range, [&](const OwnedSlice& part) {
-      const int holder =
-          from_.state_home() == Home::full ? from_.rank() : part.rank;
+      const int holder = from_.state_home() == Home::full ? source_ : part.rank;
       for (int state = 0; state < from_.num_states(); ++state) {
         std::memcpy(
             to_.state_at(
@@ -53,15 +53,16 @@ class Copier {
 
   const Partition& from_;
   const Partition& to_;
+  int source_;
 };
 
 } // namespace
 
-void repartition(const Partition& from, const Partition& to) {
+void repartition(const Partition& from, const Partition& to, int source) {
   ZERO_CHECK(
       from.layout().numel() == to.layout().numel() &&
       from.parameters().size() == to.parameters().size());
-  const Copier copier(from, to);
+  const Copier copier(from, to, source);
   const OwnedSlice all{.rank = to.rank(), .range = {0, to.layout().numel()}};
   const auto for_each_own = [&](Home home, auto visit) {
     if (home == Home::full) {

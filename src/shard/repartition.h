@@ -8,8 +8,9 @@
 namespace zero::shard {
 
 // Copies this rank's part. When every rank of `to` has done so, it is complete.
+// Of what every rank of `from` has in full, that of `source` is taken.
 // Requires: the same parameters in the same order, on one host; `from` does not
 // change.
-void repartition(const Partition& from, const Partition& to);
+void repartition(const Partition& from, const Partition& to, int source);
 
 } // namespace zero::shard

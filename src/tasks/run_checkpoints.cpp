@@ -103,19 +103,26 @@ std::optional<std::string> RunCheckpoints::finish() {
       throw FailedElsewhere(error.what());
     }
     throw;
+  } catch (const CommError&) {
+    saved_step_ = -1;
+    is_asked_ = true;
+    throw;
   }
 }
 
-bool RunCheckpoints::give_up() {
+void RunCheckpoints::give_up() {
   if (!saving_) {
-    return false;
+    return;
   }
   try {
-    std::exchange(saving_, std::nullopt)->wait();
+    finish();
   } catch (const Error&) { // the saver has told of it
   }
-  saved_step_ = -1;
-  return true;
+}
+
+void RunCheckpoints::agree(bool is_asked, int64_t saved_step) {
+  is_asked_ = is_asked;
+  saved_step_ = saved_step;
 }
 
 } // namespace zero::tasks

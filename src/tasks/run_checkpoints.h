@@ -65,9 +65,16 @@ class RunCheckpoints {
   // FailedElsewhere.
   std::optional<std::string> finish();
 
-  // When a rank was lost: the one under way may be there or not. Returns
-  // whether there was one.
-  bool give_up();
+  // When a rank was lost: the one under way may be there or not, and is wanted
+  // again. Ranks then agree on whether one is wanted and which one is there.
+  void give_up();
+  bool is_asked() const {
+    return is_asked_;
+  }
+  int64_t saved_step() const {
+    return saved_step_;
+  }
+  void agree(bool is_asked, int64_t saved_step);
 
  private:
   bool is_time() const;

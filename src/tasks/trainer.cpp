@@ -164,6 +164,7 @@ class Trainer {
       evaluate(num_steps_);
     }
     write_trace();
+    world_.barrier(); // rank 0 has written it down
   }
 
   // What there is to do between two steps.
@@ -445,7 +446,9 @@ class Trainer {
       return; // a part of the samples is no result
     }
     const Results results = task_->results(evaluated.sums);
-    const bool is_best = is_better(results, results_.best);
+    // It may be found again, after a loss.
+    const bool is_best =
+        results_.best_step == step || is_better(results, results_.best);
     if (record_ != nullptr && recorded_evaluation_ != step) {
       recorded_evaluation_ = step;
       record_->add(EvaluationRecord{
@@ -497,11 +500,10 @@ class Trainer {
     // Where it is, only rank 0 knows if the folder was chosen there.
     checkpoints_.begin(
         *engine_,
-        record_ == nullptr ? "" : record_->folder().path("checkpoints"),
+        options_.out + "/checkpoints",
         {.keep = config_.train.keep_checkpoints,
          .sampler = sampler_state(),
          .notes = {{kResultsNote, to_text(results_)}}});
-    throw_if_went_on();
   }
 
   // On all ranks together.
@@ -530,23 +532,26 @@ class Trainer {
     batches_.reset(); // before what it uses changes
     engine_->zero_grad();
     task_->module()->train();
-    const bool was_saving = checkpoints_.give_up();
-    const bool has_record = record_ != nullptr;
+    checkpoints_.give_up();
     const auto rows = exchange_rows(
         world_,
         {static_cast<double>(looked_after_),
          stopped_ ? 1.0 : 0.0,
-         was_saving ? 1.0 : 0.0,
-         has_record ? 1.0 : 0.0});
+         record_ != nullptr ? 1.0 : 0.0,
+         checkpoints_.is_asked() ? 1.0 : 0.0,
+         static_cast<double>(checkpoints_.saved_step())});
+    bool is_asked = false;
+    int64_t saved_step = checkpoints_.saved_step();
     for (const auto& row : rows) {
       looked_after_ = std::min(looked_after_, static_cast<int64_t>(row[0]));
       stopped_ = stopped_ || row[1] != 0;
-      if (row[2] != 0) {
-        checkpoints_.ask();
-      }
+      is_asked = is_asked || row[3] != 0;
+      saved_step = static_cast<int64_t>(row[4]) == saved_step ? saved_step : -1;
     }
+    checkpoints_.agree(is_asked, saved_step);
+    results_ = results_from_text(text_of_rank_0(world_, to_text(results_)));
     share_out();
-    if (rows.front()[3] == 0) {
+    if (rows.front()[2] == 0) {
       take_over_record();
     }
     if (record_ != nullptr) {
@@ -570,15 +575,17 @@ class Trainer {
   // Rank 0 is lost, and the next one goes on with its files: the last update
   // may not be in them, nor what was found after it.
   void take_over_record() {
-    looked_after_ = std::min(
-        looked_after_, std::max(int64_t{0}, engine_->global_step() - 1));
+    const bool has_update =
+        last_update_ && last_update_->step == engine_->global_step();
+    resumed_from_.clear(); // that has been said
+    if (has_update) {
+      looked_after_ = std::min(looked_after_, engine_->global_step() - 1);
+    }
     together(world_, [&] {
       if (world_.rank() != 0) {
         return;
       }
       options_.resume = true;
-      const bool has_update =
-          last_update_ && last_update_->step == engine_->global_step();
       record_ = std::make_unique<RunRecord>(
           config_,
           options_,
@@ -615,10 +622,9 @@ class Trainer {
 
   void save(const std::string& name) {
     const Span span(Activity::save);
-    std::string folder;
+    const std::string folder = options_.out + "/" + name;
     together(world_, [&] {
       if (record_ != nullptr) {
-        folder = record_->folder().path(name);
         base::make_folders(folder);
         task_->write_model_files(folder);
       }
@@ -631,7 +637,6 @@ class Trainer {
       }
       throw;
     }
-    throw_if_went_on();
   }
 
   void write_trace() {
