@@ -262,20 +262,17 @@ def try_seed(options, seed, work, expected):
     return True
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+def run_seeds(about, name, undisturbed, try_seed):
+    """The program of a script like this one: expects of every seed what undisturbed() gave."""
+    parser = argparse.ArgumentParser(description=about, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--zero", type=pathlib.Path, required=True, help="the program")
     parser.add_argument("--count", type=int, default=5, help="how many seeds")
     parser.add_argument("--first", type=int, default=1, help="the first seed")
     parser.add_argument("--seed", type=int, help="only this one")
     options = parser.parse_args()
     options.zero = options.zero.resolve()
-    work = pathlib.Path(tempfile.mkdtemp(prefix="zero-faults-"))
-    reference = work / "reference"
-    prepare(reference)
-    finish(options, reference, reference / "run", f"{os.getpid()}-reference")
-    expected = losses(reference / "run")
-    assert len(expected) == STEPS
+    work = pathlib.Path(tempfile.mkdtemp(prefix=f"zero-{name}-"))
+    expected = undisturbed(options, work)
     seeds = [options.seed] if options.seed is not None else range(options.first, options.first + options.count)
     failed = [seed for seed in seeds if not try_seed(options, seed, work, expected)]
     if failed:
@@ -284,5 +281,14 @@ def main():
     print(f"{len(seeds)} runs: no hang, no other loss, nothing left")
 
 
+def undisturbed(options, work):
+    reference = work / "reference"
+    prepare(reference)
+    finish(options, reference, reference / "run", f"{os.getpid()}-reference")
+    expected = losses(reference / "run")
+    assert len(expected) == STEPS
+    return expected
+
+
 if __name__ == "__main__":
-    main()
+    run_seeds(__doc__, "faults", undisturbed, try_seed)

@@ -3,24 +3,20 @@
 another, until one is left.
 
 Each seed is one run. It has to end well without being started again, with the losses of
-a run that nothing happened to, each step once, and with nothing left behind. With --stage
-and without, whatever the ranks were in the middle of.
+a run that nothing happened to, each step once, and with nothing left behind. The seed
+chooses the stage and whether memory is shared, too.
 
   tests/tasks/losses.py --zero build/bin/zero --count 20
   tests/tasks/losses.py --zero build/bin/zero --seed 7     # one of them, again
 """
-import argparse
 import json
 import os
-import pathlib
 import random
 import shutil
 import signal
-import sys
-import tempfile
 import time
 
-from faults import DEADLINE, Failure, Start, losses, losses_or_none, send
+from faults import DEADLINE, Failure, Start, losses, losses_or_none, run_seeds, send
 
 STEPS = 120
 RANKS = 4
@@ -118,23 +114,5 @@ def undisturbed(options, work):
     return losses(folder / "run")
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--zero", type=pathlib.Path, required=True, help="the program")
-    parser.add_argument("--seed", type=int, help="only this one")
-    parser.add_argument("--first", type=int, default=1)
-    parser.add_argument("--count", type=int, default=5)
-    options = parser.parse_args()
-    options.zero = options.zero.resolve()
-    seeds = [options.seed] if options.seed is not None else range(options.first, options.first + options.count)
-    work = pathlib.Path(tempfile.mkdtemp(prefix="zero-losses-"))
-    expected = undisturbed(options, work)
-    failed = [seed for seed in seeds if not try_seed(options, seed, work, expected)]
-    if failed:
-        sys.exit(f"{len(failed)} of {len(seeds)} seeds failed: {failed}; see {work}")
-    shutil.rmtree(work)
-    print(f"{len(seeds)} seeds, none failed")
-
-
 if __name__ == "__main__":
-    main()
+    run_seeds(__doc__, "losses", undisturbed, try_seed)

@@ -1,7 +1,6 @@
 // Runs of `zero train` that are interrupted, and go on.
 #include <cmath>
 #include <csignal>
-#include <map>
 
 #include "checkpoint/checkpoint_folder.h"
 #include "tasks/train_fixture.h"
@@ -27,18 +26,6 @@ class ResumeTest : public TrainTest {
     return words;
   }
 
-  // By step.
-  std::map<int64_t, double> losses(const std::string& out) const {
-    std::map<int64_t, double> losses;
-    for (const auto& line : metrics(out)) {
-      if (line.contains("loss")) {
-        EXPECT_FALSE(losses.contains(line["step"])) << line;
-        losses[line["step"]] = line["loss"];
-      }
-    }
-    return losses;
-  }
-
   int64_t newest(const std::string& out) const {
     const auto found = checkpoint::find_checkpoints(path(out) + "/checkpoints");
     return found.empty() ? -1 : found.front().step;
@@ -61,7 +48,7 @@ TEST_F(ResumeTest, ARunThatWasKilledGoesOnBitByBit) {
   Job job(resuming(saving(), 2, "run"));
   ASSERT_EQ(job.wait(), 0) << job.out() << job.err();
   EXPECT_TRUE(has(job.out(), "resumed  from step 10, ")) << job.out();
-  EXPECT_EQ(losses("run"), losses("whole"));
+  EXPECT_EQ(losses_by_step("run"), losses_by_step("whole"));
   EXPECT_EQ(
       test::read_file(path("run") + "/model/model.safetensors"),
       test::read_file(path("whole") + "/model/model.safetensors"));
@@ -74,7 +61,7 @@ TEST_F(ResumeTest, WithAnotherNumberOfRanksItGoesOnAsIfNothingWere) {
   config["model"]["dropout"] = 0; // every rank draws its own numbers
   Job whole(command(config, 1, "whole"));
   ASSERT_EQ(whole.wait(), 0) << whole.err();
-  const auto expected = losses("whole");
+  const auto expected = losses_by_step("whole");
   json half = config;
   half["train"]["steps"] = 7;
   Job first(command(half, 4, "run"));
@@ -82,7 +69,7 @@ TEST_F(ResumeTest, WithAnotherNumberOfRanksItGoesOnAsIfNothingWere) {
   config["zero_optimization"]["stage"] = 1;
   Job second(resuming(config, 2, "run"));
   ASSERT_EQ(second.wait(), 0) << second.err();
-  const auto found = losses("run");
+  const auto found = losses_by_step("run");
   ASSERT_EQ(found.size(), expected.size());
   for (const auto& [step, loss] : found) {
     EXPECT_NEAR(loss, expected.at(step), 1e-5 * std::abs(loss)) << step;
@@ -123,7 +110,7 @@ TEST_F(ResumeTest, WhatHasNoCheckpointBegins) {
   Job job(resuming(config, 1, "run"));
   EXPECT_EQ(job.wait(), 0) << job.err();
   EXPECT_TRUE(has(job.out(), "there is no checkpoint")) << job.out();
-  EXPECT_EQ(losses("run").size(), 2);
+  EXPECT_EQ(losses_by_step("run").size(), 2);
 }
 
 TEST_F(ResumeTest, MistakesAreToldOf) {
@@ -142,7 +129,7 @@ TEST_F(ResumeTest, MistakesAreToldOf) {
   Job width(resuming(config, 2, "run"));
   EXPECT_NE(width.wait(), 0);
   EXPECT_TRUE(has(width.err(), "the checkpoint does not fit")) << width.err();
-  EXPECT_EQ(losses("run").size(), 12); // nothing is lost
+  EXPECT_EQ(losses_by_step("run").size(), 12); // nothing is lost
 }
 
 // A disk that fills while a checkpoint is written: the run ends with one error,

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <sstream>
 #include <string>
@@ -128,6 +129,18 @@ class TrainTest : public testing::Test {
       lines.push_back(json::parse(line));
     }
     return lines;
+  }
+
+  // Each step once.
+  std::map<int64_t, double> losses_by_step(const std::string& out) const {
+    std::map<int64_t, double> losses;
+    for (const auto& line : metrics(out)) {
+      if (line.contains("loss")) {
+        EXPECT_FALSE(losses.contains(line["step"])) << line;
+        losses[line["step"]] = line["loss"];
+      }
+    }
+    return losses;
   }
 
   std::vector<double> losses(const std::string& out) const {
