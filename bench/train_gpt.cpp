@@ -38,6 +38,7 @@ struct Options {
   int steps = 20;
   int warmup = 5;
   int threads = 1;
+  bool compute_only = false;
   std::string json;
 };
 
@@ -108,7 +109,14 @@ class Training {
         accumulation_(config.batch_sizes(world.size()).accumulation),
         batch_(options.batch.value_or(config.batch_sizes(world.size()).micro)),
         model_(make_model(options.model)),
-        engine_(world, model_.ptr(), config) {}
+        // One that has nothing to do has tensors' memory handled all the same.
+        engine_(
+            world,
+            options.compute_only
+                ? std::shared_ptr<torch::nn::Module>(
+                      torch::nn::Linear(1, 1).ptr())
+                : model_.ptr(),
+            config) {}
 
   Measured run() {
     Measured result;
@@ -120,11 +128,13 @@ class Training {
       world_.barrier(); // a step begins together, or it would time the last one
       const auto start = std::chrono::steady_clock::now();
       double loss_sum = 0;
-      const auto done = engine_.run([&](int64_t micro_step) {
+      const auto micro_batch = [&](int64_t micro_step) {
         const at::Tensor loss = loss_of(step * accumulation_ + micro_step);
         loss_sum = loss.item<double>() + (micro_step == 0 ? 0 : loss_sum);
         return loss;
-      });
+      };
+      const auto done =
+          options_.compute_only ? compute(micro_batch) : engine_.run(micro_batch);
       const std::chrono::duration<double> spent =
           std::chrono::steady_clock::now() - start;
       result.losses.push_back(loss_sum / static_cast<double>(accumulation_));
@@ -138,7 +148,9 @@ class Training {
     result.cpu_seconds = over_ranks(world_, {cpu}, ReduceOp::sum)[0];
     result.losses = over_ranks(world_, result.losses, ReduceOp::mean);
     result.seconds = over_ranks(world_, result.seconds, ReduceOp::max);
-    measure_memory(result);
+    if (!options_.compute_only) {
+      measure_memory(result);
+    }
     return result;
   }
 
@@ -154,6 +166,16 @@ class Training {
   static Gpt make_model(const GptOptions& options) {
     torch::manual_seed(42);
     return Gpt(options);
+  }
+
+  // What no engine could do without: nothing is exchanged or updated.
+  template <class MicroBatch>
+  StepResult compute(const MicroBatch& micro_batch) {
+    for (int64_t micro_step = 0; micro_step < accumulation_; ++micro_step) {
+      micro_batch(micro_step).backward();
+    }
+    model_->zero_grad();
+    return {};
   }
 
   at::Tensor loss_of(int64_t number) {
@@ -293,6 +315,10 @@ void add_options(CLI::App& app, Options& options) {
   app.add_option("--threads", options.threads, "Threads of a rank")
       ->capture_default_str()
       ->check(CLI::PositiveNumber);
+  app.add_flag(
+      "--compute-only",
+      options.compute_only,
+      "Forward and backward of each rank, without the engine");
   app.add_option("--json", options.json, "Write the results to this file");
 }
 

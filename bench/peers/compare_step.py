@@ -24,7 +24,7 @@ SETTINGS = {"1x64": (1, 64), "2x256": (2, 256)}
 # A model so small that what is left is the memory of the program itself.
 SMALL = ["--layers", 1, "--d-model", 64, "--heads", 1, "--vocabulary", 256, "--steps", 3, "--warmup", 1]
 
-Program = collections.namedtuple("Program", "name engine stage libzero", defaults=[{}])
+Program = collections.namedtuple("Program", "name engine stage libzero arguments", defaults=[{}, ()])
 OURS = [
     Program("libzero 1", training_runs.LIBZERO, 1),
     Program("libzero 3", training_runs.LIBZERO, 3),
@@ -35,6 +35,8 @@ PEERS = [
     Program("FSDP2", "fsdp2", 0),
     Program("DeepSpeed 3", "deepspeed", 3),
 ]
+# Forward and backward of all ranks at once and nothing else: no engine can be faster.
+LIMIT = Program("compute alone", training_runs.LIBZERO, 0, {}, ("--compute-only",))
 
 
 def configuration(program, batch):
@@ -61,10 +63,10 @@ def own_memory(result):
 def measure(options, setting, directory, rows):
     """Adds a row to `rows` for each program and round."""
     batch, tokens = SETTINGS[setting]
-    programs = [p for p in OURS + PEERS if p.engine not in options.skip]
+    programs = [p for p in OURS + PEERS + [LIMIT] if p.engine not in options.skip]
 
     def train(program, arguments):
-        return training_runs.run(program.engine, configuration(program, batch), ["--tokens", tokens, *arguments],
+        return training_runs.run(program.engine, configuration(program, batch), ["--tokens", tokens, *program.arguments, *arguments],
                                  options.ranks, options.build, directory, options.timeout)
 
     baseline = {}
@@ -103,7 +105,7 @@ def table(rows):
     cpu = by_program(rows, lambda row: row["cpu_seconds"])
     node = by_program(rows, lambda row: row["above_baseline"] / 1e6)
     base = by_program(rows, lambda row: row["baseline"] / 1e6)
-    rss = by_program(rows, lambda row: max(row["peak_rss"]) / 1e6)
+    rss = by_program(rows, lambda row: max(row["peak_rss"], default=0) / 1e6)
     ours = [p.name for p in OURS if p.name in seconds]
     peers = [p.name for p in PEERS if p.name in seconds]
     lines = [["program", "step, s", "spread", "CPU, s", "node, MB", "baseline, MB", "RSS, MB"]]
@@ -112,10 +114,17 @@ def table(rows):
                       number(statistics.median(cpu[name])),
                       f"{statistics.median(node[name]):.0f}", f"{statistics.median(base[name]):.0f}",
                       f"{statistics.median(rss[name]):.0f}"])
+    limit = seconds.get(LIMIT.name, [])
+    if limit:
+        lines.append([LIMIT.name, number(statistics.median(limit)), number(max(limit) / min(limit)),
+                      number(statistics.median(cpu[LIMIT.name])), "", "", ""])
     ratios = [["libzero over"] + [f"{peer} {what}" for what in ("speed", "CPU", "node", "RSS") for peer in peers]]
     for name in ours:
         ratios.append([name] + [number(median_ratio(seconds[peer], seconds[name])) for peer in peers]
                       + [number(median_ratio(of[name], of[peer])) for of in (cpu, node, rss) for peer in peers])
+    if limit:
+        ratios.append([LIMIT.name] + [number(median_ratio(seconds[peer], limit)) for peer in peers]
+                      + [""] * 3 * len(peers))
     return render(lines) + ("\n\n" + render(ratios) if ours and peers else "")
 
 
@@ -127,7 +136,8 @@ the fastest. CPU is what the threads of all ranks used in a step, which a busy m
 changes less than the time; it leaves out what a program waits. Node is the memory of all ranks together (PSS, without pages of files)
 between backward and update, above the baseline: the same program with a model of
 one small layer. RSS is the peak of the larger rank. Speed above 1 means libzero is
-faster; CPU, node and RSS below 1 that it needs less."""
+faster; CPU, node and RSS below 1 that it needs less. Compute alone is forward and backward of
+both ranks with nothing exchanged and nothing updated: its speed is what no engine can pass."""
 
 
 def markdown(options, texts):

@@ -6,7 +6,9 @@
   bench/peers/.venv/bin/torchrun --nproc-per-node 2 bench/peers/train_recipe.py \\
       images --engine fsdp2 --data data/cifar-10-batches-bin --steps 391
 
-Prints the seconds of all steps, without evaluation, and what the evaluation found.
+Prints the seconds of all steps, without evaluation, and what the evaluation found. With
+--folder it writes a line for each step and saves there, and goes on from what was saved:
+what `torchrun --max-restarts` needs.
 """
 import argparse
 import json
@@ -114,6 +116,43 @@ class Images:
         return {"accuracy": right}, len(range(rank, len(self.test_images), size))
 
 
+class Folder:
+    """Where a run can be taken up again: metrics.jsonl, and the newest checkpoint whole."""
+
+    def __init__(self, path, save_every):
+        self.path = pathlib.Path(path)
+        self.save_every = save_every
+
+    def load(self, recipe, optimizer, generator):
+        """The step to go on with."""
+        if not (self.path / "checkpoint.pt").exists():
+            return 0
+        saved = torch.load(self.path / "checkpoint.pt", weights_only=True)
+        recipe.model.load_state_dict(saved["model"])
+        optimizer.load_state_dict(saved["optimizer"])
+        generator.set_state(saved["generators"][dist.get_rank()])
+        return saved["step"]
+
+    def step_is_done(self, step, loss, recipe, optimizer, generator):
+        mean = loss.detach().clone()
+        dist.all_reduce(mean)
+        saves = step % self.save_every == 0
+        if saves:
+            states = [torch.empty_like(generator.get_state()) for _ in range(dist.get_world_size())]
+            dist.all_gather(states, generator.get_state())
+        if dist.get_rank() != 0:
+            return
+        with open(self.path / "metrics.jsonl", "a") as file:
+            file.write(json.dumps({"step": step, "loss": mean.item() / dist.get_world_size()}) + "\n")
+        if saves:
+            with open(self.path / "checkpoint.new", "wb") as file:
+                torch.save({"model": recipe.model.state_dict(), "optimizer": optimizer.state_dict(),
+                            "generators": states, "step": step}, file)
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(self.path / "checkpoint.new", self.path / "checkpoint.pt")
+
+
 def wrap(engine, model):
     if engine == "ddp":
         return torch.nn.parallel.DistributedDataParallel(model)
@@ -132,6 +171,8 @@ def main():
     parser.add_argument("--data", required=True)
     parser.add_argument("--steps", type=int, help="fewer than the recipe has")
     parser.add_argument("--no-evaluation", action="store_true")
+    parser.add_argument("--folder", help="where to write each step's loss, to save, and to go on from")
+    parser.add_argument("--save-every", type=int, default=50, help="steps, with --folder")
     options = parser.parse_args()
     torch.set_num_threads(1)
     dist.init_process_group("gloo")
@@ -142,9 +183,11 @@ def main():
     optimizer = recipe.optimizer(model)
     generator = torch.Generator().manual_seed(1337 + rank)
     steps = options.steps or recipe.steps
+    folder = Folder(options.folder, options.save_every) if options.folder else None
+    first = folder.load(recipe, optimizer, generator) if folder else 0
     dist.barrier()
     start = time.perf_counter()
-    for step in range(steps):
+    for step in range(first, steps):
         for group in optimizer.param_groups:
             group["lr"] = recipe.lr(step)
         loss = recipe.loss(model, recipe.batch // size, generator)
@@ -153,6 +196,8 @@ def main():
             torch.nn.utils.clip_grad_norm_(model.parameters(), recipe.clipping)
         optimizer.step()
         optimizer.zero_grad(set_to_none=True)
+        if folder:
+            folder.step_is_done(step + 1, loss, recipe, optimizer, generator)
         if rank == 0 and (step + 1) % 250 == 0:
             print(f"step {step + 1}: loss {loss.item():.4f}, {time.perf_counter() - start:.1f} s", flush=True)
     dist.barrier()

@@ -113,6 +113,10 @@ class EngineState {
     return result_;
   }
 
+  // Whether the configuration and who started the ranks let those who are left
+  // go on when one is lost. It stays so.
+  bool goes_on_after_losses() const;
+
   // How a loss of ranks leaves the round; see recover.cpp.
   struct Settled {
     std::exception_ptr failure; // what the round has ended with, if it is that

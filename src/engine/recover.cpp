@@ -72,6 +72,14 @@ EngineState::EngineState(
   groups_->take_rates(*before.groups_);
 }
 
+// Where a launcher ends those who are left, they do nothing more: what they
+// would save would be of a run that nobody asked for.
+bool EngineState::goes_on_after_losses() const {
+  return size() > 1 &&
+      config_.libzero.on_peer_lost == LibzeroConfig::OnPeerLost::resume &&
+      !group_->membership()->roster().ends_with_the_first_loss();
+}
+
 void EngineState::retire() {
   gatherer_.reset();
   gradient_observer_.reset();

@@ -144,7 +144,7 @@ void EngineState::make_training_parts() {
       *reducer_,
       optimizer_,
       *groups_,
-      config_.zero_optimization.stage > 0,
+      config_.zero_optimization.stage > 0 && goes_on_after_losses(),
       group_);
   for (const auto* partition : trainable_) {
     train(*partition);

@@ -113,17 +113,12 @@ void Succession::throw_what_the_round_ended_with() {
   }
 }
 
-// Where a launcher ends those who are left, they do nothing more: what they
-// would save would be of a run that nobody asked for.
 // A rank that only dropped this engine, or gave it up by an exception, is there
 // and would have to take part.
 bool Succession::can_go_on() const {
   const auto& group = *state_->group();
   const auto& roster = world_->membership->roster();
-  if (roster.ends_with_the_first_loss() ||
-      state_->config().libzero.on_peer_lost !=
-          LibzeroConfig::OnPeerLost::resume ||
-      !group.reach().is_one_host()) {
+  if (!state_->goes_on_after_losses() || !group.reach().is_one_host()) {
     return false;
   }
   const auto ids = group.segment().ids();

@@ -26,8 +26,9 @@ struct Decision {
 
 class Update {
  public:
-  // Collective. All of it outlives this. It is journaled if each rank updates
-  // its own slices only.
+  // Collective. All of it outlives this. It is journaled where others could
+  // have to complete it: if each rank updates its own slices only, and a loss
+  // does not end the job. The copies cost a few hundredths of a small step.
   Update(
       const reduce::Reducer& reducer,
       std::shared_ptr<Optimizer> optimizer,
