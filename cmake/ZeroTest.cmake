@@ -38,18 +38,21 @@ if(ZERO_SANITIZE)
   endif()
 endif()
 
-# zero_add_test(<file> [LABELS <label>...] [SANITIZE] [TIMEOUT <seconds>])
+# zero_add_test(<file> [LABELS <label>...] [SANITIZE address|thread...]
+#               [TIMEOUT <seconds>])
 #
 # Makes a test of a file: comm/all_reduce_test.cpp becomes comm_all_reduce_test.
 # The files of a folder are one program, comm_tests, because reading gtest and
-# libtorch takes longer than the rest of several tests. SANITIZE marks what asan
-# and tsan builds run; they have nothing else.
+# libtorch takes longer than the rest of several tests. SANITIZE says which of the
+# asan and tsan builds run it; they have nothing else.
 function(zero_add_test file)
-  cmake_parse_arguments(PARSE_ARGV 1 arg "SANITIZE" "TIMEOUT" "LABELS")
-  if(arg_SANITIZE)
+  cmake_parse_arguments(PARSE_ARGV 1 arg "" "TIMEOUT" "LABELS;SANITIZE")
+  if(ZERO_SANITIZE)
+    string(REGEX REPLACE ",.*" "" sanitizer "${ZERO_SANITIZE}")
+    if(NOT sanitizer IN_LIST arg_SANITIZE)
+      return()
+    endif()
     list(APPEND arg_LABELS sanitize)
-  elseif(ZERO_SANITIZE)
-    return()
   endif()
 
   get_filename_component(folder "${file}" DIRECTORY)

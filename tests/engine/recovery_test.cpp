@@ -13,18 +13,13 @@
 #include "engine/models.h"
 #include "engine/oracle.h"
 #include "engine/settings.h"
+#include "thoroughness.h"
 
 namespace zero::test {
 namespace {
 
 constexpr int kStepsOfRun = 4;
 constexpr int kNumSettingsOfRun = 7;
-// Under a sanitizer everything takes ten times as long.
-#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
-constexpr int kFewer = 10;
-#else
-constexpr int kFewer = 1;
-#endif
 
 // Who took part in each step, by what an engine tells of its recoveries. Ranks
 // are the numbers at the start.
@@ -188,7 +183,7 @@ int kill_at_moments(
     const Config& config,
     int first,
     int stride) {
-  for (int moment = first;; moment += kFewer * stride) {
+  for (int moment = first;; moment += one_of(4) * stride) {
     const int rank = moment % 3; // each in turn, rank 0 too
     SCOPED_TRACE(c10::str("rank ", rank, " killed at moment ", moment));
     const auto dead =
@@ -234,7 +229,7 @@ TEST(Recovery, RunsAccumulatedRoundsAgainFromTheirFirstMicroBatch) {
 TEST(Recovery, SurvivesAnotherLossWhileItGoesOn) {
   for (const Setting setting : {Setting{2, true}, Setting{1, false}}) {
     for (const int first : {3, 70}) {
-      for (int moment = 1;; moment += kFewer) {
+      for (int moment = 1;; moment += one_of(4)) {
         SCOPED_TRACE(c10::str(
             setting, ", moments ", first, " and ", moment, " of the recovery"));
         const int second = moment % 2 == 0 ? 0 : 2;
@@ -317,7 +312,7 @@ TEST(Recovery, RatesAndCountsOfUpdatesGoOn) {
 
 // One rank learns of the loss in one engine, and another in the other.
 TEST(Recovery, TwoEnginesOfAProcessGoOnTogether) {
-  for (int moment = 10; moment < 500; moment += 37) {
+  for (int moment = 10; moment < 500; moment += 37 * one_of(3)) {
     Processes ranks(3, [moment](World world) {
       base::set_failpoints(
           world.rank() == 1 ? at("engine.moment", moment) : "");
@@ -357,7 +352,7 @@ TEST(Recovery, AStoppedRankIsKilledFirst) {
 
 // Ranks that have no more batches take part in it, too.
 TEST(Recovery, JoinGoesOn) {
-  for (int moment = 10; moment < 300; moment += 23) {
+  for (int moment = 10; moment < 300; moment += 23 * one_of(3)) {
     Processes ranks(3, [moment](World world) {
       base::set_failpoints(
           world.rank() == 1 ? at("engine.moment", moment) : "");
