@@ -1,10 +1,13 @@
 #include "checkpoint/background_saver.h"
 
 #include <cstring>
+#include <new>
 #include <utility>
 
 #include "base/error.h"
+#include "base/failpoint.h"
 #include "base/log.h"
+#include "checkpoint/vote.h"
 
 namespace zero::checkpoint {
 
@@ -22,6 +25,9 @@ void BackgroundSaver::wait() {
 }
 
 void BackgroundSaver::copy(Snapshot& snapshot) {
+  if (base::failpoint("save.copy") != 0) {
+    throw std::bad_alloc();
+  }
   size_t bytes = 0;
   for (const auto& tensor : snapshot.tensors) {
     for (const auto& part : tensor.parts) {
@@ -47,14 +53,17 @@ std::shared_future<std::string> BackgroundSaver::begin(
     Destination destination,
     Snapshot snapshot) {
   wait();
-  copy(snapshot);
+  // One rank alone may have no memory for it; the others are about to save.
+  auto copied = attempt([&] { copy(snapshot); });
   std::promise<std::string> promise;
   auto result = promise.get_future().share();
   thread_ = std::thread([this,
                          destination = std::move(destination),
                          snapshot = std::move(snapshot),
+                         copied = std::move(copied),
                          promise = std::move(promise)]() mutable {
     try {
+      require_all(*group_, copied, "save_async: copy what is to be saved");
       promise.set_value(write_checkpoint(*group_, destination, snapshot));
     } catch (const std::exception& error) {
       promise.set_exception(std::current_exception());

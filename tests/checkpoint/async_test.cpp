@@ -3,6 +3,7 @@
 
 #include <memory>
 
+#include "base/failpoint.h"
 #include "checkpoint/checkpoint_folder.h"
 #include "checkpoint/training.h"
 #include "engine/error_of.h"
@@ -66,6 +67,21 @@ TEST(SaveAsync, TheEndOfTheEngineWaitsForIt) {
     train_step(world, model, engine);
     engine.save_async(folder.path());
   });
+  EXPECT_EQ(checkpoint::find_checkpoints(folder.path()).size(), 1);
+}
+
+TEST(SaveAsync, ARankWithoutMemoryForTheCopyIsToldOnEveryRank) {
+  const TemporaryFolder folder;
+  base::set_failpoints("save.copy:enospc@1"); // one of the two
+  run_threads(2, [&](World world) {
+    const Model model = make_model("odd");
+    Engine engine(world, model.module, training_config({3, true}, 2));
+    const auto handle = engine.save_async(folder.path());
+    train_step(world, model, engine);
+    EXPECT_NE(error_of([&] { handle.wait(); }), "");
+    EXPECT_NE(engine.save_async(folder.path()).wait(), "");
+  });
+  base::set_failpoints("");
   EXPECT_EQ(checkpoint::find_checkpoints(folder.path()).size(), 1);
 }
 
