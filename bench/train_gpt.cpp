@@ -112,10 +112,9 @@ class Training {
         // One that has nothing to do has tensors' memory handled all the same.
         engine_(
             world,
-            options.compute_only
-                ? std::shared_ptr<torch::nn::Module>(
-                      torch::nn::Linear(1, 1).ptr())
-                : model_.ptr(),
+            options.compute_only ? std::shared_ptr<torch::nn::Module>(
+                                       torch::nn::Linear(1, 1).ptr())
+                                 : model_.ptr(),
             config) {}
 
   Measured run() {
@@ -133,8 +132,8 @@ class Training {
         loss_sum = loss.item<double>() + (micro_step == 0 ? 0 : loss_sum);
         return loss;
       };
-      const auto done =
-          options_.compute_only ? compute(micro_batch) : engine_.run(micro_batch);
+      const auto done = options_.compute_only ? compute(micro_batch)
+                                              : engine_.run(micro_batch);
       const std::chrono::duration<double> spent =
           std::chrono::steady_clock::now() - start;
       result.losses.push_back(loss_sum / static_cast<double>(accumulation_));
