@@ -70,10 +70,11 @@ class World {
 // `torchrun --no-python`, mpirun or srun on one machine or several, or by
 // nothing, as a world of 1.
 // Blocks until all its ranks have come; in a process that `zero run --on-loss
-// replace` has started later it returns at once, see World::is_joining(). While a handle lives, further calls
-// return the same world. When the last one is gone this rank has left for good.
-// Throws: ConfigError if the environment is wrong, PeerLost or CommTimeout if a
-// rank does not come, IoError if the system gives no shared memory.
+// replace` has started later it returns at once, see World::is_joining(). While
+// a handle lives, further calls return the same world. When the last one is
+// gone this rank has left for good. Throws: ConfigError if the environment is
+// wrong, PeerLost or CommTimeout if a rank does not come, IoError if the system
+// gives no shared memory.
 World init(const InitOptions& options = {});
 
 } // namespace zero

@@ -26,8 +26,12 @@ a terminal; the others read nothing.
 When a rank fails, the others get SIGTERM, and SIGKILL if they still run after
 the grace time. The rank that failed first is reported last, with its last lines
 of output. With --on-loss shrink the others go on, for a program that calls
-World::shrink() when it catches PeerLost: a line says which rank was lost, and
-what that one had started is killed.
+World::shrink() when it catches PeerLost, or trains with an Engine: a line says
+which rank was lost, and what that one had started is killed. With --on-loss
+replace the program is also started again in its place, for programs that train
+with an Engine, which lets it in; after three in a row that ended before they
+took part or in less than 60 s, the others go on without it. When no rank is left
+the job ends.
 
 SIGINT, SIGTERM, SIGHUP and SIGQUIT end the job: every rank gets the signal, and
 SIGKILL after the grace time; a second SIGINT or SIGTERM kills it at once.
@@ -37,7 +41,8 @@ ends what is left.
 
 Exit code: that of the rank that failed first, 128 + N if signal N ended it or
 the job, 126 or 127 if PROGRAM cannot be executed, 2 if the command line is
-wrong, 0 if all ranks ended with 0; with --on-loss shrink, if at least one did.)";
+wrong, 0 if all ranks ended with 0; with --on-loss shrink or replace, if at least
+one did.)";
 
 } // namespace
 

@@ -96,8 +96,8 @@ void begin_to_join(WorldState& world) {
   }
   ids.push_back(id);
   world.is_joining = true;
-  world.group = base::make_process_owned<Group>(
-      world.membership, Segment::create(ids));
+  world.group =
+      base::make_process_owned<Group>(world.membership, Segment::create(ids));
 }
 
 void require_joined(const WorldState& world) {
@@ -156,8 +156,7 @@ void join_the_others(WorldState& world) {
       has_joined,
       [] { std::this_thread::sleep_for(kTimeBetweenLooks); });
   base::failpoint("recovery.moment");
-  auto group =
-      base::make_process_owned<Group>(membership, std::move(segment));
+  auto group = base::make_process_owned<Group>(membership, std::move(segment));
   {
     const std::lock_guard lock(world.mutex);
     world.group = std::move(group);

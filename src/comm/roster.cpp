@@ -246,7 +246,8 @@ Roster::Meeting Roster::where_to_meet() const {
   Meeting meeting{.number = header().meeting, .segment = {}};
   const uint64_t segment = header().meeting_segment;
   meeting.segment = {
-      static_cast<pid_t>(segment >> 32), static_cast<int>(segment & UINT32_MAX)};
+      static_cast<pid_t>(segment >> 32),
+      static_cast<int>(segment & UINT32_MAX)};
   return meeting;
 }
 

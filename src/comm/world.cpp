@@ -7,8 +7,8 @@
 #include "base/libtorch_version.h"
 #include "base/process_owned.h"
 #include "comm/environment.h"
-#include "comm/newcomer.h"
 #include "comm/net/meet_over_mpi.h"
+#include "comm/newcomer.h"
 #include "comm/rendezvous.h"
 #include "comm/world_state.h"
 

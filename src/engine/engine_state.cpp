@@ -171,8 +171,7 @@ EngineState::Agreement EngineState::agree(bool joined) {
   constexpr int64_t kWouldLetIn = 2;
   const auto all = exchange(
       {std::bit_cast<int64_t>(own),
-       (joined ? kJoined : 0) |
-           (admission_.would_let_in() ? kWouldLetIn : 0)});
+       (joined ? kJoined : 0) | (admission_.would_let_in() ? kWouldLetIn : 0)});
   control_bytes_ += int64_t{16} * (group_->size() - 1);
   std::vector<Journal::Contribution> contributions;
   bool lets_in = true;

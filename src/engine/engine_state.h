@@ -75,9 +75,7 @@ class EngineState {
       std::shared_ptr<Optimizer> optimizer,
       const Config& config);
   // By the configuration, if it has any.
-  static void set_timeouts(
-      comm::Membership& membership,
-      const Config& config);
+  static void set_timeouts(comm::Membership& membership, const Config& config);
 
   int64_t global_step() const {
     return global_step_;

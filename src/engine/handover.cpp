@@ -217,8 +217,7 @@ std::vector<std::vector<shard::Parameter>> match(
 
 std::string text_of_rank_0(comm::Group& group, const std::string& text) {
   const auto length =
-      group
-          .exchange(CommOp::all_gather, {static_cast<int64_t>(text.size())})
+      group.exchange(CommOp::all_gather, {static_cast<int64_t>(text.size())})
           .front();
   const at::Tensor bytes = at::zeros({length}, at::kByte);
   auto* data = bytes.mutable_data_ptr<uint8_t>();

@@ -1,5 +1,5 @@
-// Defines Handover: what those who train tell one that comes to them, beside what
-// lies in shared memory: where they are, which parameters are in which
+// Defines Handover: what those who train tell one that comes to them, beside
+// what lies in shared memory: where they are, which parameters are in which
 // partition, how often each was updated, which rates were set. Used by
 // Succession when a newcomer is let in.
 #pragma once

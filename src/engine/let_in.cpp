@@ -36,9 +36,7 @@ EngineState::EngineState(
     for (size_t j = 0; partitions_[i]->trainable() && j < parameters.size();
          ++j) {
       update_->set_num_updates(
-          partitions_[i].get(),
-          static_cast<int>(j),
-          parameters[j].num_updates);
+          partitions_[i].get(), static_cast<int>(j), parameters[j].num_updates);
     }
   }
   for (size_t i = 0; i < handover.rates.size(); ++i) {

@@ -62,8 +62,8 @@ EngineState::EngineState(
   const auto ranks = before.ranks_of(*group_);
   // Newcomers cannot read what is old: the parts they are to have are dealt out
   // to those who can.
-  const auto num_old = static_cast<int>(
-      std::ranges::count_if(ranks, [&](int old) { return old < before.size(); }));
+  const auto num_old = static_cast<int>(std::ranges::count_if(
+      ranks, [&](int old) { return old < before.size(); }));
   for (const auto& partition : before.partitions_) {
     base::failpoint("recovery.moment");
     const auto& next =

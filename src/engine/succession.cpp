@@ -276,7 +276,8 @@ void Succession::remember(const Before& before) {
 void Succession::tell(const Recovery& recovery, const comm::Group& before)
     const {
   const auto& roster = world_->membership->roster();
-  const auto who = [&](const std::vector<int>& ranks, const comm::Group& group) {
+  const auto who = [&](const std::vector<int>& ranks,
+                       const comm::Group& group) {
     std::string text;
     for (const int rank : ranks) {
       text += c10::str(
@@ -328,8 +329,7 @@ void Succession::go_on_with(const std::shared_ptr<comm::Group>& survivors) {
     change_over();
   }
   next_.reset();
-  const auto trains =
-      survivors->exchange(CommOp::all_gather, {state_ ? 1 : 0});
+  const auto trains = survivors->exchange(CommOp::all_gather, {state_ ? 1 : 0});
   const bool has_newcomers = std::ranges::find(trains, 0) != trains.end();
   if (trains.front() == 0) { // newcomers come last
     throw PeerLost(
@@ -399,8 +399,7 @@ void Succession::make_next_with_newcomers(comm::Group& survivors) {
     }
   }
   base::failpoint("recovery.moment");
-  const auto votes =
-      survivors.exchange(CommOp::all_gather, {refusal ? 0 : 1});
+  const auto votes = survivors.exchange(CommOp::all_gather, {refusal ? 0 : 1});
   const auto stay_without_it = [&](const std::exception_ptr& failure) {
     if (!state_ && failure) {
       world_->membership->roster().leave(world_->membership->id());
@@ -414,12 +413,10 @@ void Succession::make_next_with_newcomers(comm::Group& survivors) {
   }
   try {
     auto group = survivors.split(0, survivors.rank());
-    next_ = state_ ? std::make_unique<EngineState>(*state_, std::move(group))
-                   : std::make_unique<EngineState>(
-                         *newcomer_,
-                         handover,
-                         std::move(partitions),
-                         std::move(group));
+    next_ = state_
+        ? std::make_unique<EngineState>(*state_, std::move(group))
+        : std::make_unique<EngineState>(
+              *newcomer_, handover, std::move(partitions), std::move(group));
   } catch (const IoError& error) {
     if (state_) {
       base::log_warning(

@@ -1,6 +1,6 @@
-// Defines Succession: an engine that goes on when ranks are lost or come. It has
-// one EngineState after another, each on those who are left of the ranks before,
-// and newcomers.
+// Defines Succession: an engine that goes on when ranks are lost or come. It
+// has one EngineState after another, each on those who are left of the ranks
+// before, and newcomers.
 //
 // Note [Succession]
 // When a call finds that a rank is lost, the world shrinks, the round is

@@ -2,8 +2,8 @@
 //
 //   ZERO_RANK, ZERO_SIZE   its number and how many there are
 //   ZERO_ROSTER            "PID:DESCRIPTOR", where the roster is open
-//   ZERO_NEWCOMER          the roster's id of one that takes a lost rank's place
-//   OMP_NUM_THREADS        its share of the cores, unless the user set it
+//   ZERO_NEWCOMER          the roster's id of one that takes a lost rank's
+//   place OMP_NUM_THREADS        its share of the cores, unless the user set it
 #pragma once
 
 #include <optional>

@@ -20,7 +20,8 @@ namespace zero::launch {
 enum class OnLoss {
   stop, // they are ended
   shrink, // they go on; the program calls World::shrink(), or fails by itself
-  replace, // they go on, and a new process is started, which their Engine lets in
+  replace, // they go on, and a new process is started, which their Engine lets
+           // in
 };
 
 struct RunOptions {

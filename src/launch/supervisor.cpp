@@ -286,8 +286,8 @@ void Supervisor::reap() {
       return rank.running && rank.pid == pid;
     });
     const bool failed = child->si_code != CLD_EXITED || child->si_status != 0;
-    const bool others_go_on = failed && found != ranks_.end() &&
-        ending_ == Ending::no && goes_on();
+    const bool others_go_on =
+        failed && found != ranks_.end() && ending_ == Ending::no && goes_on();
     if (others_go_on) {
       // What it started would write on, perhaps where the others do now. Who
       // has left the group cannot be told from those of other ranks, and is
@@ -343,8 +343,8 @@ void Supervisor::tell_of_loss(const Rank& rank, const RankEnd& end) {
   // Its last words come before.
   output_->take_the_rest(static_cast<int>(&rank - ranks_.data()));
   const int num_left = num_members();
-  const bool is_reported_at_the_end = num_left == 0 && num_ended_well_ == 0 &&
-      cause_.get().pid == end.pid;
+  const bool is_reported_at_the_end =
+      num_left == 0 && num_ended_well_ == 0 && cause_.get().pid == end.pid;
   if (roster_.is_joining(rank.id) && num_left > 0) {
     output_->say(newcomer_report(end));
   } else if (!is_reported_at_the_end) {
@@ -367,8 +367,8 @@ bool Supervisor::replaces() const {
 void Supervisor::plan_replacement(const Rank& lost, const RankEnd& end) {
   auto& replacement = replacements_[static_cast<size_t>(lost.number)];
   if (lost.id >= options_.num_ranks) {
-    const bool was_short = roster_.is_joining(lost.id) ||
-        Clock::now() - lost.started < kShortLife;
+    const bool was_short =
+        roster_.is_joining(lost.id) || Clock::now() - lost.started < kShortLife;
     replacement.num_short_lives =
         was_short ? replacement.num_short_lives + 1 : 0;
   }

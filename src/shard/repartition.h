@@ -7,11 +7,10 @@
 
 namespace zero::shard {
 
-// Copies the part that `rank` of `to` has: the caller's own, or that of one that
-// has no part in `from`. When every part is copied, `to` is complete. Of what
-// every rank of `from` has in full, that of `source` is taken.
-// Requires: the same parameters in the same order, on one host; `from` does not
-// change.
+// Copies the part that `rank` of `to` has: the caller's own, or that of one
+// that has no part in `from`. When every part is copied, `to` is complete. Of
+// what every rank of `from` has in full, that of `source` is taken. Requires:
+// the same parameters in the same order, on one host; `from` does not change.
 void repartition(
     const Partition& from,
     const Partition& to,

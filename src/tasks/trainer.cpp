@@ -118,10 +118,9 @@ class Trainer {
     stop_.emplace();
     make_sampler();
     // Other numbers than those that were drawn before.
-    torch::manual_seed(
-        static_cast<uint64_t>(
-            config_.train.seed + world_.rank() +
-            kMaxRanksOfSeeds * (1 + engine_->global_step())));
+    torch::manual_seed(static_cast<uint64_t>(
+        config_.train.seed + world_.rank() +
+        kMaxRanksOfSeeds * (1 + engine_->global_step())));
     looked_after_ = engine_->global_step();
     checkpoints_.start_clock();
     is_new_ = true;

@@ -116,9 +116,10 @@ void be_a_rank(const World& world, const Run& run) {
         engine.recoveries().front().joined, std::vector<int>{world.rank()});
   }
   const Who who = train(world, model, engine, run.num_newcomers);
-  EXPECT_EQ(engine.recoveries().empty() ? world.size()
-                                        : engine.recoveries().back().num_left,
-            world.size());
+  EXPECT_EQ(
+      engine.recoveries().empty() ? world.size()
+                                  : engine.recoveries().back().num_left,
+      world.size());
   base::set_failpoints("");
   const auto guard = engine.gather(*model.module);
   expect_same_parameters(world, *model.module);
@@ -200,8 +201,7 @@ TEST(Newcomer, SeveralMayComeAtOnce) {
 TEST(Newcomer, OneRankThatIsLeftLetsItIn) {
   for (const auto& setting : all_settings()) {
     SCOPED_TRACE(c10::str(setting));
-    EXPECT_TRUE(
-        killed({.num_ranks = 1, .config = config_of(setting)}).empty());
+    EXPECT_TRUE(killed({.num_ranks = 1, .config = config_of(setting)}).empty());
   }
 }
 
@@ -339,8 +339,8 @@ TEST(Newcomer, JoinsAllEnginesOfAProcess) {
       if (other.global_step() > 0) {
         await_newcomers(world, 1);
       }
-      const auto seed = batch_seed(
-          static_cast<int>(other.global_step()), 0, id_of(world));
+      const auto seed =
+          batch_seed(static_cast<int>(other.global_step()), 0, id_of(world));
       engine.run([&](int64_t) { return first.loss(seed); });
       other.run([&](int64_t) { return second.loss(seed); });
       EXPECT_EQ(engine.global_step(), other.global_step());
@@ -451,8 +451,7 @@ TEST(Newcomer, FailsIfAllOthersAreGone) {
   const Body body = [](const World& world) {
     const Model model = make_model("moe");
     if (world.is_joining()) {
-      EXPECT_THROW(
-          Engine(world, model.module, config_of({2, true})), PeerLost);
+      EXPECT_THROW(Engine(world, model.module, config_of({2, true})), PeerLost);
       return;
     }
     const auto group = comm::state_of(world)->current();

@@ -10,8 +10,8 @@
 
 #include "base/failpoint.h"
 #include "comm/ranks.h"
-#include "engine/models.h"
 #include "engine/changing_ranks.h"
+#include "engine/models.h"
 #include "engine/oracle.h"
 #include "engine/settings.h"
 #include "thoroughness.h"

@@ -1,5 +1,5 @@
-// What --on-loss replace makes of a rank that fails: the others go on, and a new
-// process takes its place.
+// What --on-loss replace makes of a rank that fails: the others go on, and a
+// new process takes its place.
 #include <gtest/gtest.h>
 
 #include <csignal>
@@ -68,7 +68,8 @@ TEST_F(ReplaceTest, TwoAreReplaced) {
     const auto now = out.rfind("[1] step ");
     return now != out.find("[1] step ") &&
         out.find(", now one of 3\n", now) != std::string::npos;
-  })) << job.out() << job.err();
+  })) << job.out()
+      << job.err();
   end();
   EXPECT_EQ(job.wait(), 0) << job.err();
   EXPECT_TRUE(has(job.out(), "[1] done as one of 3\n")) << job.out();

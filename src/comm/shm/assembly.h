@@ -77,8 +77,11 @@ class Assembly {
 
   // Of a guest, whose rank this is then: a place beyond those of the ranks, the
   // same for the same id. Nothing if all are taken.
-  static std::optional<int>
-  take_place(std::byte* area, int num_ranks, int num_guests, int id);
+  static std::optional<int> take_place(
+      std::byte* area,
+      int num_ranks,
+      int num_guests,
+      int id);
   // The id of who is there, -1 if nobody is.
   static int guest_at(std::byte* area, int num_ranks, int place);
   // For a guest: takes part as far as it can without waiting. Called again and

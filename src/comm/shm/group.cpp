@@ -399,9 +399,8 @@ std::vector<int> Group::ids_of(const std::vector<int>& ranks) const {
   std::vector<int> ids;
   for (const int rank : ranks) {
     ids.push_back(
-        rank < size()
-            ? ids_[static_cast<size_t>(rank)]
-            : Assembly::guest_at(segment_.assembly(), size(), rank));
+        rank < size() ? ids_[static_cast<size_t>(rank)]
+                      : Assembly::guest_at(segment_.assembly(), size(), rank));
   }
   return ids;
 }
@@ -414,8 +413,7 @@ bool Group::is_place_gone(int place) const {
 
 bool Group::is_guest_waiting() const {
   for (int i = 0; i < segment_.num_guests(); ++i) {
-    const int id =
-        Assembly::guest_at(segment_.assembly(), size(), size() + i);
+    const int id = Assembly::guest_at(segment_.assembly(), size(), size() + i);
     if (id >= 0 && !membership_->roster().gone(id)) {
       return true;
     }
@@ -438,9 +436,7 @@ std::shared_ptr<base::SharedMapping> Group::assemble_survivors(bool lets_in) {
                      ids_of(ranks), 0, segment_.num_guests());
                },
            .failed_by_another =
-               [this] {
-                 membership_->roster().note_victim(membership_->id());
-               },
+               [this] { membership_->roster().note_victim(membership_->id()); },
            .num_guests = segment_.num_guests(),
            .lets_in = lets_in})
           .run();
