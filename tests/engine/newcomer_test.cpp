@@ -18,7 +18,7 @@
 #include "engine/settings.h"
 #include "thoroughness.h"
 
-namespace zero::test {
+namespace zero::test::newcomer {
 namespace {
 
 constexpr int kNumSteps = 7;
@@ -90,7 +90,7 @@ void expect_same_parameters(const World& world, const torch::nn::Module& own) {
   }
 }
 
-struct Run {
+struct Scenario {
   int num_ranks = 2;
   int num_newcomers = 1;
   std::string model = "moe";
@@ -98,7 +98,7 @@ struct Run {
   std::map<int, std::string> failpoints = {}; // by id
 };
 
-void be_a_rank(const World& world, const Run& run) {
+void be_a_rank(const World& world, const Scenario& run) {
   const int id = id_of(world);
   const auto failpoints = run.failpoints.find(id);
   base::set_failpoints(
@@ -130,7 +130,7 @@ void be_a_rank(const World& world, const Run& run) {
 }
 
 // Returns which of them were killed. The others have ended well.
-std::set<int> killed(const Run& run) {
+std::set<int> killed(const Scenario& run) {
   const Body body = [&](const World& world) { be_a_rank(world, run); };
   Processes ranks(run.num_ranks, body, {}, kMaxNewcomers);
   for (int i = 0; i < run.num_newcomers; ++i) {
@@ -263,7 +263,7 @@ TEST(Newcomer, TakesThePlaceOfALostRank) {
   for (const auto& setting : all_settings()) {
     for (const int lost : {0, 1}) {
       SCOPED_TRACE(c10::str(setting, ", rank ", lost));
-      const Run run{
+      const Scenario run{
           .num_ranks = 3,
           .config = config_of(setting),
           .failpoints = {{lost, at("engine.moment", 10)}}}; // in step 1
@@ -467,4 +467,4 @@ TEST(Newcomer, FailsIfAllOthersAreGone) {
 }
 
 } // namespace
-} // namespace zero::test
+} // namespace zero::test::newcomer
