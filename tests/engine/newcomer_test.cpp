@@ -84,7 +84,8 @@ Who train(
 
 void expect_same_parameters(const World& world, const torch::nn::Module& own) {
   for (const auto& parameter : own.parameters()) {
-    at::Tensor first = parameter.detach().clone();
+    const at::Tensor first =
+        parameter.detach().clone(at::MemoryFormat::Contiguous);
     world.communicator().broadcast(first, 0).wait();
     EXPECT_TRUE(first.equal(parameter.detach()));
   }
