@@ -145,6 +145,8 @@ class Trainer {
           train_to_the_end();
           is_done = true;
         } catch (const WentOn&) {
+          // Also when a newcomer died before it was in, and nothing changed.
+          batches_.reset();
         } catch (const PeerLost&) {
           engine_->recover();
         }
