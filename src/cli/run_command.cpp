@@ -15,9 +15,10 @@ constexpr const char* kRunFooter = R"(Example:
   zero run -n 4 ./train --steps 100
 
 Every rank finds in its environment what zero::init() needs: ZERO_RANK,
-ZERO_SIZE and ZERO_ROSTER. Unless you set OMP_NUM_THREADS, each one gets an equal
-share of the cores in it, at least 1. Ranks are not pinned to cores: the share is
-a number of threads, and the system places them.
+ZERO_SIZE and ZERO_ROSTER; one that takes a lost rank's place also ZERO_NEWCOMER.
+Unless you set OMP_NUM_THREADS, each one gets an equal share of the cores in it, at
+least 1. Ranks are not pinned to cores: the share is a number of threads, and the
+system places them.
 
 Each line a rank writes begins with its number; progress bars that redraw
 themselves become a line per second. Rank 0 reads standard input, unless that is

@@ -286,8 +286,8 @@ void Supervisor::reap() {
       return rank.running && rank.pid == pid;
     });
     const bool failed = child->si_code != CLD_EXITED || child->si_status != 0;
-    const bool others_go_on =
-        failed && found != ranks_.end() && ending_ == Ending::no && goes_on();
+    const bool others_go_on = failed && found != ranks_.end() &&
+        ending_ == Ending::no && !are_newcomers_ended_ && goes_on();
     if (others_go_on) {
       // What it started would write on, perhaps where the others do now. Who
       // has left the group cannot be told from those of other ranks, and is
@@ -303,7 +303,7 @@ void Supervisor::reap() {
     found->running = false;
     --num_running_;
     num_ended_well_ += failed ? 0 : 1;
-    if (ending_ == Ending::no) { // else it was told to end
+    if (ending_ == Ending::no && !are_newcomers_ended_) { // else it had to end
       if (num_members() + 1 == options_.num_ranks &&
           !roster_.is_joining(found->id)) {
         cause_ = {}; // who was lost before this has been replaced
@@ -463,6 +463,7 @@ void Supervisor::end_newcomers_if_alone() {
   if (ending_ == Ending::no && num_ended_well_ == 0) {
     ending_ = Ending::rank_failed;
   }
+  are_newcomers_ended_ = true;
   send(SIGKILL, true);
   send(SIGKILL, false);
 }

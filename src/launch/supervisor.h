@@ -98,6 +98,7 @@ class Supervisor {
   comm::Roster roster_;
   std::vector<Rank> ranks_; // and those that came later
   std::vector<Replacement> replacements_; // by number
+  bool are_newcomers_ended_ = false; // since there are no ranks any more
   int num_running_ = 0;
   int num_ended_well_ = 0; // with exit code 0
   std::unique_ptr<JobOutput> output_;

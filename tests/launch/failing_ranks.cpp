@@ -102,11 +102,14 @@ int shrink(const std::string& how, const std::string& lost) {
 // Trains until there is a file "end" in the folder that MARKS names. Each of
 // the ranks in `lost` is lost in the third step in the way that `how` says:
 // "kill" or "exit"; who is started in its place trains with the others, unless
-// how is "again": then it ends at once.
+// how is "again": then it ends at once; or "late": then it never comes.
 int train(const std::string& how, const std::string& lost) {
   const bool is_newcomer = std::getenv("ZERO_NEWCOMER") != nullptr;
   if (is_newcomer && how == "again") {
     std::_Exit(4);
+  }
+  if (is_newcomer && how == "late") {
+    std::this_thread::sleep_for(std::chrono::hours(1));
   }
   const World world = init({.timeout_seconds = 10});
   const std::string number = std::getenv("ZERO_RANK");

@@ -99,6 +99,18 @@ TEST_F(ReplaceTest, WhatKeepsFailingIsGivenUp) {
   EXPECT_TRUE(job.nothing_left());
 }
 
+// The others do not wait for it.
+TEST_F(ReplaceTest, WhoComesTooLateIsEnded) {
+  Job job = start(3, "late", "1");
+  ASSERT_TRUE(job.complains(" is started in place of rank 1\n")) << job.err();
+  ASSERT_TRUE(job.prints("now one of 2\n", 2)) << job.out();
+  end();
+  EXPECT_EQ(job.wait(), 0) << job.err();
+  EXPECT_TRUE(has(job.out(), "[0] done as one of 2\n")) << job.out();
+  EXPECT_FALSE(has(job.err(), "no rank is left")) << job.err();
+  EXPECT_TRUE(job.nothing_left());
+}
+
 // There is nobody from whom a new process could get what was trained.
 TEST_F(ReplaceTest, AnOnlyRankThatIsLostEndsTheJob) {
   Job job = start(1, "kill", "0");
