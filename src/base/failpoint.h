@@ -4,8 +4,8 @@
 //   ZERO_FAILPOINT=file.call:kill@17       the 17th time, in any rank
 //   ZERO_FAILPOINT=file.call:enospc@3:1    the third time, in rank 1
 //
-// Actions are kill and stop, as by the signals; and enospc and eio, as if the
-// system had answered so. Several are separated by commas.
+// Actions are kill, stop and term, as by the signals; and enospc and eio, as if
+// the system had answered so. Several are separated by commas.
 #pragma once
 
 #include <string_view>
