@@ -1,5 +1,7 @@
 #include "base/failpoint.h"
 
+#include <unistd.h>
+
 #include <atomic>
 #include <cerrno>
 #include <charconv>
@@ -32,7 +34,7 @@ struct Failpoint {
   std::fprintf(
       stderr,
       "%s: '%.*s' is not name:action[@times][:rank] with an action of kill, "
-      "stop, enospc or eio\n",
+      "stop, term, enospc or eio\n",
       kVariable,
       static_cast<int>(text.size()),
       text.data());
@@ -48,8 +50,8 @@ std::string_view take_until(std::string_view& text, char end) {
 }
 
 bool is_known(std::string_view action) {
-  return action == "kill" || action == "stop" || action == "enospc" ||
-      action == "eio";
+  return action == "kill" || action == "stop" || action == "term" ||
+      action == "enospc" || action == "eio";
 }
 
 void add(std::deque<Failpoint>& all, std::string_view text) {
@@ -111,6 +113,8 @@ int hit_failpoint(const char* name) {
       std::raise(SIGKILL);
     } else if (point.action == "stop") {
       std::raise(SIGSTOP);
+    } else if (point.action == "term") {
+      ::kill(::getpid(), SIGTERM);
     } else {
       return point.action == "enospc" ? ENOSPC : EIO;
     }

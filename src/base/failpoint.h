@@ -5,8 +5,8 @@
 //   ZERO_FAILPOINT=file.call:enospc@3:1    the third time, in rank 1
 //
 // Those who are started in place of lost ranks are numbered after the ranks.
-// Actions are kill and stop, as by the signals; and enospc and eio, as if the
-// system had answered so. Several are separated by commas.
+// Actions are kill, stop and term, as by the signals; and enospc and eio, as if
+// the system had answered so. Several are separated by commas.
 #pragma once
 
 #include <string_view>

@@ -95,6 +95,69 @@ TEST_F(ResumeTest, ASignalToAnyRankSaves) {
   EXPECT_EQ(newest("run"), saved + 2);
 }
 
+// In a step, between steps, in an evaluation, while a checkpoint is written or
+// copied: what was asked of one rank is done by all, at one step.
+TEST_F(ResumeTest, SigtermInAnyPhaseOfAnyRankSavesAndIsGoneOnFrom) {
+  Job whole(command(saving(), 2, "whole"));
+  ASSERT_EQ(whole.wait(), 0) << whole.err();
+  int num_interrupted = 0;
+  for (const char* moment :
+       {"engine.moment:term@1:0",
+        "engine.moment:term@60:1",
+        "engine.moment:term@97:0",
+        "train.moment:term@3:1",
+        "train.moment:term@14:0",
+        "file.call:term@4:1",
+        "file.call:term@9:0",
+        "save.shard:term@1:1"}) {
+    SCOPED_TRACE(moment);
+    const std::string out = std::string("run-") + moment;
+    test::JobOptions options;
+    options.set.push_back(std::string("ZERO_FAILPOINT=") + moment);
+    Job job(command(saving(), 2, out), options);
+    job.wait();
+    EXPECT_TRUE(job.nothing_left());
+    EXPECT_TRUE(has(job.out(), "save-00000")) << job.out() << job.err();
+    const int64_t saved = newest(out);
+    EXPECT_EQ(saved, losses_by_step(out).rbegin()->first);
+    if (saved < 12) {
+      ++num_interrupted;
+      Job next(resuming(saving(), 2, out));
+      ASSERT_EQ(next.wait(), 0) << next.err();
+    }
+    EXPECT_EQ(losses_by_step(out), losses_by_step("whole"));
+  }
+  EXPECT_EQ(num_interrupted, 8); // or the moments are not what they were
+}
+
+// The time of day jumps by hours, back and forth, whenever anybody asks for it.
+TEST_F(ResumeTest, ClockJumpsChangeNothing) {
+  json config = saving();
+  config["train"]["save_minutes"] = 30;
+  Job whole(command(config, 2, "whole"));
+  ASSERT_EQ(whole.wait(), 0) << whole.err();
+  test::JobOptions options;
+  const std::filesystem::path self =
+      std::filesystem::read_symlink("/proc/self/exe");
+  options.set.push_back(
+      "LD_PRELOAD=" + (self.parent_path() / "libclock_jumps.so").string());
+  Job job(command(config, 2, "run"), options);
+  ASSERT_EQ(job.wait(), 0) << job.err();
+  EXPECT_FALSE(has(job.err(), "lost")) << job.err();
+  EXPECT_EQ(losses_by_step("run"), losses_by_step("whole"));
+  // By steps alone: half an hour has not gone by.
+  EXPECT_EQ(
+      num_lines_with(job.out(), "saved"), num_lines_with(whole.out(), "saved"));
+  for (const auto& line : metrics("run")) {
+    if (line.contains("seconds")) {
+      EXPECT_GE(line["seconds"].get<double>(), 0);
+      EXPECT_LT(line["seconds"].get<double>(), 600);
+    }
+  }
+  Job next(resuming(config, 2, "run"), options);
+  EXPECT_EQ(next.wait(), 0) << next.err();
+}
+
 TEST_F(ResumeTest, TimePassesToo) {
   json config = endless();
   config["train"]["save_minutes"] = 0.01;
