@@ -9,7 +9,7 @@ namespace {
 class LossTest : public TrainTest {
  protected:
   static constexpr int64_t kNumSteps = 12;
-  static constexpr int64_t kManySteps = 600;
+  static constexpr int64_t kManySteps = 300;
 
   // With SGD, so that a difference by rounding stays one.
   json config() const {
@@ -30,8 +30,8 @@ class LossTest : public TrainTest {
     longer["model"]["n_embd"] = 64;
     longer["model"]["block_size"] = 32;
     longer["train"]["steps"] = kManySteps;
-    longer["train"]["evaluate_every"] = 200;
-    longer["train"]["save_every"] = 150;
+    longer["train"]["evaluate_every"] = 100;
+    longer["train"]["save_every"] = 75;
     longer["optimizer"]["params"]["lr"] = 0.01;
     return longer;
   }
@@ -155,7 +155,7 @@ TEST_F(LossTest, ALostRankIsReplaced) {
         // The first that takes a place is number 3.
         "engine.moment:kill@300:1,recovery.moment:kill@5:3",
         "engine.moment:kill@300:1,train.moment:kill@2:3",
-        "engine.moment:kill@300:1,engine.moment:kill@9000:0"}) {
+        "engine.moment:kill@300:1,engine.moment:kill@3500:0"}) {
     SCOPED_TRACE(failpoint);
     const std::string out = "run" + std::to_string(number++);
     Job job(losing(long_config(), 3, out, failpoint, "replace"));

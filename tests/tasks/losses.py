@@ -21,7 +21,7 @@ import time
 
 from faults import DEADLINE, Failure, Start, losses, losses_or_none, run_seeds, send
 
-STEPS = {"shrink": 120, "replace": 500}  # a new process takes seconds to come
+STEPS = {"shrink": 120, "replace": 300}  # a new process takes seconds to come
 LOSSES = {"shrink": 3, "replace": 6}
 RANKS = 4
 TOLERANCE = 1e-5
@@ -49,7 +49,7 @@ def prepare(options, folder, chance):
     config = dict(CONFIG, zero_optimization={"stage": chance.randrange(4)})
     if options.on_loss == "replace":  # over more steps
         config["optimizer"] = {"type": "SGD", "params": {"lr": 0.01}}
-        config["train"] = dict(CONFIG["train"], evaluate_every=100, save_every=60)
+        config["train"] = dict(CONFIG["train"], evaluate_every=60, save_every=40)
     config["libzero"] = dict(CONFIG["libzero"], shared_memory=chance.random() < 0.7)
     (folder / "config.json").write_text(json.dumps(config))
     return f"stage {config['zero_optimization']['stage']}, shared {config['libzero']['shared_memory']}"
