@@ -13,8 +13,9 @@
 //
 // Ranks may differ in what their forward does, in which parameters get
 // gradients, and in how many batches they have; backward(), step() and join()
-// are what they meet in. If a rank is lost, the others go on without it
-// (docs/durability.md). docs/guide.md tells the rest.
+// are what they meet in. If a rank is lost, the others go on without it, and
+// let one in that is started in its place (docs/durability.md). docs/guide.md
+// tells the rest.
 //
 // The forward may run in several threads. Calls of one engine come from one
 // thread at a time.
@@ -53,12 +54,14 @@ struct StepResult {
   int64_t step = 0; // updates so far, this one too
 };
 
-// What it took to go on when ranks were lost, as this rank saw it.
+// What it took to go on when ranks were lost or newcomers let in, as this rank
+// saw it.
 struct Recovery {
   std::vector<int> ranks; // those lost, as they were numbered
+  std::vector<int> joined; // newcomers, as they are numbered from then on
   int64_t step = 0; // updates before it
   bool is_round_abandoned = false; // it was run again; else it was completed
-  int num_left = 0; // ranks that go on
+  int num_left = 0; // ranks that go on, newcomers too
   double seconds = 0; // from when this rank noticed until it went on
 };
 
@@ -105,7 +108,9 @@ class [[nodiscard]] GatherGuard {
 class Engine {
  public:
   // Collective: every rank builds the same module; the values are those of rank
-  // 0. The optimizer is the configuration's, unless one is given.
+  // 0. The optimizer is the configuration's, unless one is given. In a process
+  // that takes the place of a lost rank it waits until the others begin a
+  // round, and the module, global_step() and all else are theirs then.
   // Throws: ConfigError, IoError, PeerLost.
   Engine(
       const World& world,
@@ -150,7 +155,8 @@ class Engine {
   // handles.
   void recover();
 
-  // All times that ranks were lost, and the others went on.
+  // All times that ranks were lost and the others went on, or newcomers came;
+  // on a newcomer, its own coming first.
   const std::vector<Recovery>& recoveries() const;
 
   // The learning rate of the next update. A schedule that sets rates of its own

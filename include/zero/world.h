@@ -46,6 +46,12 @@ class World {
   int node() const; // this machine among the machines
   int num_nodes() const;
 
+  // Whether this process was started in place of a lost rank and the others
+  // have not let it in: its first Engine waits for that. Until then rank() and
+  // size() are what they will probably be, and there is nobody to communicate
+  // with.
+  bool is_joining() const;
+
   Communicator communicator() const;
   void barrier() const;
 
@@ -63,10 +69,12 @@ class World {
 // Joins the world this process was started in: by `zero run`, by
 // `torchrun --no-python`, mpirun or srun on one machine or several, or by
 // nothing, as a world of 1.
-// Blocks until all its ranks have come. While a handle lives, further calls
-// return the same world. When the last one is gone this rank has left for good.
-// Throws: ConfigError if the environment is wrong, PeerLost or CommTimeout if a
-// rank does not come, IoError if the system gives no shared memory.
+// Blocks until all its ranks have come; in a process that `zero run --on-loss
+// replace` has started later it returns at once, see World::is_joining(). While
+// a handle lives, further calls return the same world. When the last one is
+// gone this rank has left for good. Throws: ConfigError if the environment is
+// wrong, PeerLost or CommTimeout if a rank does not come, IoError if the system
+// gives no shared memory.
 World init(const InitOptions& options = {});
 
 } // namespace zero

@@ -71,7 +71,10 @@ void add(std::deque<Failpoint>& all, std::string_view text) {
   if (name.empty() || !is_known(action) || !is_time || !is_rank) {
     refuse(text);
   }
-  const char* own_rank = std::getenv("ZERO_RANK");
+  // One that was started in place of a lost rank has a number of its own.
+  const char* newcomer = std::getenv("ZERO_NEWCOMER");
+  const char* own_rank =
+      newcomer != nullptr ? newcomer : std::getenv("ZERO_RANK");
   if (!rank.empty() && rank != (own_rank == nullptr ? "0" : own_rank)) {
     return;
   }

@@ -4,6 +4,7 @@
 //   ZERO_FAILPOINT=file.call:kill@17       the 17th time, in any rank
 //   ZERO_FAILPOINT=file.call:enospc@3:1    the third time, in rank 1
 //
+// Those who are started in place of lost ranks are numbered after the ranks.
 // Actions are kill, stop and term, as by the signals; and enospc and eio, as if
 // the system had answered so. Several are separated by commas.
 #pragma once

@@ -15,9 +15,10 @@ constexpr const char* kRunFooter = R"(Example:
   zero run -n 4 ./train --steps 100
 
 Every rank finds in its environment what zero::init() needs: ZERO_RANK,
-ZERO_SIZE and ZERO_ROSTER. Unless you set OMP_NUM_THREADS, each one gets an equal
-share of the cores in it, at least 1. Ranks are not pinned to cores: the share is
-a number of threads, and the system places them.
+ZERO_SIZE and ZERO_ROSTER; one that takes a lost rank's place also ZERO_NEWCOMER.
+Unless you set OMP_NUM_THREADS, each one gets an equal share of the cores in it, at
+least 1. Ranks are not pinned to cores: the share is a number of threads, and the
+system places them.
 
 Each line a rank writes begins with its number; progress bars that redraw
 themselves become a line per second. Rank 0 reads standard input, unless that is
@@ -26,8 +27,12 @@ a terminal; the others read nothing.
 When a rank fails, the others get SIGTERM, and SIGKILL if they still run after
 the grace time. The rank that failed first is reported last, with its last lines
 of output. With --on-loss shrink the others go on, for a program that calls
-World::shrink() when it catches PeerLost: a line says which rank was lost, and
-what that one had started is killed.
+World::shrink() when it catches PeerLost, or trains with an Engine: a line says
+which rank was lost, and what that one had started is killed. With --on-loss
+replace the program is also started again in its place, for programs that train
+with an Engine, which lets it in; after three in a row that ended before they
+took part or in less than 60 s, the others go on without it. When no rank is left
+the job ends.
 
 SIGINT, SIGTERM, SIGHUP and SIGQUIT end the job: every rank gets the signal, and
 SIGKILL after the grace time; a second SIGINT or SIGTERM kills it at once.
@@ -37,7 +42,8 @@ ends what is left.
 
 Exit code: that of the rank that failed first, 128 + N if signal N ended it or
 the job, 126 or 127 if PROGRAM cannot be executed, 2 if the command line is
-wrong, 0 if all ranks ended with 0; with --on-loss shrink, if at least one did.)";
+wrong, 0 if all ranks ended with 0; with --on-loss shrink or replace, if at least
+one did.)";
 
 } // namespace
 

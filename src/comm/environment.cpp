@@ -79,6 +79,15 @@ Environment read_zero_run(const Lookup& lookup) {
   environment.rank = number(lookup, "ZERO_RANK");
   environment.size = number(lookup, "ZERO_SIZE");
   check_rank_and_size(environment, "ZERO_RANK", "ZERO_SIZE");
+  if (lookup("ZERO_NEWCOMER") != nullptr) {
+    environment.newcomer = number(lookup, "ZERO_NEWCOMER");
+    if (*environment.newcomer < environment.size) {
+      refuse(
+          "ZERO_NEWCOMER",
+          std::to_string(*environment.newcomer),
+          c10::str("a number from ", environment.size, " on"));
+    }
+  }
   const std::string address = required(lookup, "ZERO_ROSTER");
   const auto colon = address.find(':');
   if (colon == std::string::npos) {

@@ -27,6 +27,9 @@ struct Environment {
   Launcher launcher = Launcher::none;
   int rank = 0;
   int size = 1;
+  // zero_run: the id in the roster of one that was started in place of a lost
+  // rank, whose number it has.
+  std::optional<int> newcomer;
   base::SegmentAddress roster; // zero_run
   std::string meeting; // torchrun: what only the ranks of one run share
   std::string store_host; // torchrun_hosts

@@ -51,7 +51,7 @@ Monitor::Monitor(
       timeout_seconds_(timeout_seconds),
       outside_(std::move(outside)),
       stop_(::eventfd(0, EFD_CLOEXEC)),
-      peers_(static_cast<size_t>(roster_.size())) {
+      peers_(static_cast<size_t>(roster_.num_ids())) {
   if (!stop_.valid()) {
     throw IoError(base::system_message(
         "cannot start the heartbeat. Fix: raise the limit of open files "
@@ -96,7 +96,8 @@ void Monitor::run() {
     // nothing about the others.
     const bool was_away = now - last > timeout() / 2;
     last = now;
-    for (int peer = 0; peer < roster_.size(); ++peer) {
+    peers_.resize(static_cast<size_t>(roster_.num_ids()));
+    for (int peer = 0; peer < num_peers(); ++peer) {
       auto& seen = peers_[static_cast<size_t>(peer)];
       if (peer == id_ || roster_.state(peer) != MemberState::alive) {
         continue;
@@ -153,7 +154,7 @@ void Monitor::check_heartbeat(int peer, base::TimePoint now) {
       id_,
       roster_.size(),
       c10::str(
-          "rank ",
+          peer < roster_.size() ? "rank " : "newcomer ",
           peer,
           " (process ",
           roster_.pid(peer),
@@ -190,7 +191,7 @@ void Monitor::mark_lost(int peer) {
 void Monitor::wait_for_an_exit() {
   std::vector<pollfd> descriptors{{stop_.get(), POLLIN, 0}};
   std::vector<int> ids{id_};
-  for (int peer = 0; peer < roster_.size(); ++peer) {
+  for (int peer = 0; peer < num_peers(); ++peer) {
     const auto& seen = peers_[static_cast<size_t>(peer)];
     if (seen.pidfd.valid() && roster_.state(peer) == MemberState::alive) {
       descriptors.push_back({seen.pidfd.get(), POLLIN, 0});

@@ -60,6 +60,9 @@ class Monitor {
   void check_heartbeat(int peer, base::TimePoint now);
   void give_up(int peer);
   void mark_lost(int peer);
+  int num_peers() const {
+    return static_cast<int>(peers_.size());
+  }
   bool is_here(int peer) const {
     return outside_ == nullptr || outside_->is_here(peer);
   }

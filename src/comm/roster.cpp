@@ -16,8 +16,12 @@ constexpr uint64_t kRosterMagic = 0x315245545352'5a4bULL; // "KZRSTER1"
 struct Roster::Header {
   uint64_t magic;
   int32_t num_ranks;
+  int32_t capacity; // ids that there is room for
+  std::atomic<int32_t> num_ids;
   std::atomic<uint32_t> losses;
   std::atomic<bool> ends_with_the_first_loss;
+  std::atomic<uint64_t> meeting; // its number
+  std::atomic<uint64_t> meeting_segment; // process << 32 | descriptor
 };
 
 // Words that other hosts are told of have 64 bits.
@@ -28,6 +32,7 @@ struct alignas(64) Roster::Member {
   static constexpr uint64_t kVerifies = 1;
   static constexpr uint64_t kVictim = 2;
   std::atomic<bool> silent;
+  std::atomic<bool> joining;
   std::atomic<uint32_t> loss; // the number it was as this host noticed it
 
   void change(MemberState from, MemberState to) {
@@ -39,7 +44,7 @@ struct alignas(64) Roster::Member {
 Roster::Roster(std::shared_ptr<base::SharedMapping> mapping)
     : mapping_(std::move(mapping)) {}
 
-Roster Roster::create(int num_ranks) {
+Roster Roster::create(int num_ranks, int num_newcomers) {
   if (num_ranks < 1 || num_ranks > kMaxRanks) {
     throw ConfigError(c10::str(
         "cannot make a world of ",
@@ -48,7 +53,9 @@ Roster Roster::create(int num_ranks) {
         kMaxRanks,
         ". Fix: ask for a number between them"));
   }
-  const size_t members = static_cast<size_t>(num_ranks) + 1;
+  static_assert(sizeof(Header) <= sizeof(Member));
+  const int capacity = num_ranks + num_newcomers;
+  const size_t members = static_cast<size_t>(capacity) + 1;
   const size_t bytes =
       members * sizeof(Member) + Assembly::bytes_for(num_ranks);
   Roster roster(base::SharedMapping::create("zero-roster", bytes));
@@ -56,6 +63,8 @@ Roster Roster::create(int num_ranks) {
   auto* header = new (roster.mapping_->data()) Header{};
   header->magic = kRosterMagic;
   header->num_ranks = num_ranks;
+  header->capacity = capacity;
+  header->num_ids = num_ranks;
   return roster;
 }
 
@@ -75,21 +84,26 @@ Roster::Header& Roster::header() const {
 }
 
 Roster::Member& Roster::member(int id) const {
-  ZERO_CHECK(id >= 0 && id < size(), "id ", id, " of ", size());
+  ZERO_CHECK(id >= 0 && id < num_ids(), "id ", id, " of ", num_ids());
   // The header has the first place, as large as a member.
   return reinterpret_cast<Member*>(mapping_->data())[id + 1];
 }
 
 std::byte* Roster::assembly() const {
-  return mapping_->data() + (static_cast<size_t>(size()) + 1) * sizeof(Member);
+  return mapping_->data() +
+      (static_cast<size_t>(header().capacity) + 1) * sizeof(Member);
 }
 
 int Roster::size() const {
   return header().num_ranks;
 }
 
+int Roster::num_ids() const {
+  return header().num_ids;
+}
+
 void Roster::join(int id, bool verify) {
-  if (id < 0 || id >= size()) {
+  if (id < 0 || id >= num_ids()) {
     throw ConfigError(c10::str(
         "rank ",
         id,
@@ -187,6 +201,54 @@ void Roster::end_with_the_first_loss() {
 
 bool Roster::ends_with_the_first_loss() const {
   return header().ends_with_the_first_loss;
+}
+
+bool Roster::takes_newcomers() const {
+  return header().capacity > size();
+}
+
+std::optional<int> Roster::add_newcomer() {
+  const int id = num_ids();
+  if (id == header().capacity) {
+    return std::nullopt;
+  }
+  // Before anybody can look at it.
+  reinterpret_cast<Member*>(mapping_->data())[id + 1].joining = true;
+  header().num_ids = id + 1;
+  return id;
+}
+
+bool Roster::is_joining(int id) const {
+  return member(id).joining;
+}
+
+void Roster::has_joined(int id) {
+  member(id).joining = false;
+}
+
+bool Roster::is_anybody_there() const {
+  for (int id = 0; id < num_ids(); ++id) {
+    if (state(id) == MemberState::alive && !is_joining(id)) {
+      return true;
+    }
+  }
+  return false;
+}
+
+void Roster::say_where_to_meet(base::SegmentAddress segment) {
+  header().meeting_segment = static_cast<uint64_t>(segment.pid) << 32 |
+      static_cast<uint32_t>(segment.fd);
+  ++header().meeting;
+}
+
+Roster::Meeting Roster::where_to_meet() const {
+  // The number first: what is newer than it is found with the next look.
+  Meeting meeting{.number = header().meeting, .segment = {}};
+  const uint64_t segment = header().meeting_segment;
+  meeting.segment = {
+      static_cast<pid_t>(segment >> 32),
+      static_cast<int>(segment & UINT32_MAX)};
+  return meeting;
 }
 
 void Roster::note_silent(int id) {

@@ -3,7 +3,9 @@
 //
 // It is made before the ranks start (by the launcher, by torchrun's rank 0, or
 // by the process whose threads are the ranks) and lasts as long as the job. An
-// id is a rank's number at the start; it is never used again for another.
+// id is a rank's number at the start; it is never used again for another. Who
+// comes later, in place of a lost one, gets an id beyond those: see Note
+// [Newcomers] in world_state.h.
 //
 //   Roster roster = Roster::create(4);
 //   roster.join(id);  ...  if (roster.gone(other)) ...
@@ -17,6 +19,7 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
+#include <optional>
 
 #include "base/shared_mapping.h"
 
@@ -34,11 +37,13 @@ inline constexpr int kMaxRanks = 128;
 
 class Roster {
  public:
+  // `num_newcomers` is how many may come later.
   // Throws: ConfigError unless 1 <= num_ranks <= kMaxRanks; IoError.
-  static Roster create(int num_ranks);
+  static Roster create(int num_ranks, int num_newcomers = 0);
   static Roster attach(std::shared_ptr<base::SharedMapping> mapping);
 
-  int size() const;
+  int size() const; // ranks at the start
+  int num_ids() const; // and those that came later
   base::SegmentAddress address() const {
     return mapping_->address();
   }
@@ -84,6 +89,24 @@ class Roster {
   // others are not to go on.
   void end_with_the_first_loss();
   bool ends_with_the_first_loss() const;
+
+  bool takes_newcomers() const;
+  // The id of the next one, if there is any left. Called by who starts them.
+  std::optional<int> add_newcomer();
+  // Until it is in the group of all ranks.
+  bool is_joining(int id) const;
+  void has_joined(int id);
+  // Whether anybody lives who is in it.
+  bool is_anybody_there() const;
+
+  // Where newcomers find the present group of all ranks; said by its rank 0.
+  // The number is another one for each group, 0 before the first.
+  struct Meeting {
+    uint64_t number = 0;
+    base::SegmentAddress segment;
+  };
+  void say_where_to_meet(base::SegmentAddress segment);
+  Meeting where_to_meet() const;
 
   // Where the ranks form their first group; see assembly.h.
   std::byte* assembly() const;

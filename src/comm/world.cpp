@@ -1,12 +1,14 @@
 #include <zero/world.h>
 
 #include <cstdlib>
+#include <utility>
 
 #include "base/error.h"
 #include "base/libtorch_version.h"
 #include "base/process_owned.h"
 #include "comm/environment.h"
 #include "comm/net/meet_over_mpi.h"
+#include "comm/newcomer.h"
 #include "comm/rendezvous.h"
 #include "comm/world_state.h"
 
@@ -23,14 +25,18 @@ std::shared_ptr<WorldState> join_world(
   auto state = std::make_shared<WorldState>();
   state->membership = base::make_process_owned<Membership>(
       std::move(roster), id, settings, std::move(outside));
+  if (id >= state->membership->roster().size()) {
+    begin_to_join(*state);
+    return state;
+  }
   state->group = segment == nullptr
       ? Group::form(state->membership)
       : Group::form_over_hosts(state->membership, std::move(segment));
   return state;
 }
 
-void WorldState::shrink() {
-  auto successor = current()->shrink();
+void WorldState::shrink(bool lets_in_now) {
+  auto successor = current()->shrink(lets_in_now);
   const std::lock_guard lock(mutex);
   group = std::move(successor);
 }
@@ -45,11 +51,17 @@ void WorldState::remove(Dependent* dependent) {
   std::erase(dependents, dependent);
 }
 
-void go_on_without_the_lost(WorldState& world) {
-  // Each attempt but the last one has lost one more.
-  for (int attempts = world.current()->size(); attempts > 0; --attempts) {
+namespace {
+
+void go_on(WorldState& world, bool lets_in) {
+  world.lets_in = false;
+  // Each attempt but the last one has lost one more, of those who were let in
+  // with the first one, too.
+  for (int attempts = kMaxRanks; attempts > 0; --attempts) {
     try {
-      if (!world.current()->lost_ranks().empty()) {
+      if (std::exchange(lets_in, false)) {
+        world.shrink(/*lets_in_now=*/true);
+      } else if (!world.current()->lost_ranks().empty()) {
         world.shrink();
       }
       const auto survivors = world.current();
@@ -64,6 +76,16 @@ void go_on_without_the_lost(WorldState& world) {
     }
   }
   world.membership->roster().forgive_victim(world.membership->id());
+}
+
+} // namespace
+
+void go_on_without_the_lost(WorldState& world) {
+  go_on(world, /*lets_in=*/false);
+}
+
+void let_in_newcomers(WorldState& world) {
+  go_on(world, /*lets_in=*/true);
 }
 
 const std::shared_ptr<WorldState>& state_of(const World& world) {
@@ -89,7 +111,10 @@ std::shared_ptr<comm::WorldState> join(
             roster.size(),
             ". Fix: leave ZERO_SIZE or WORLD_SIZE as the launcher set it"));
       }
-      return comm::join_world(std::move(roster), environment.rank, settings);
+      return comm::join_world(
+          std::move(roster),
+          environment.newcomer.value_or(environment.rank),
+          settings);
     }
     case comm::Launcher::torchrun:
       return comm::join_world(
@@ -178,7 +203,12 @@ int World::num_nodes() const {
   return state_->current()->reach().hosts().num_hosts();
 }
 
+bool World::is_joining() const {
+  return state_->is_joining;
+}
+
 Communicator World::communicator() const {
+  comm::require_joined(*state_);
   return Communicator(state_->current());
 }
 
@@ -187,6 +217,7 @@ void World::barrier() const {
 }
 
 void World::shrink() {
+  comm::require_joined(*state_);
   state_->shrink();
 }
 

@@ -103,11 +103,13 @@ void EngineState::print() const {
   }
 }
 
-void EngineState::join() {
-  remember_failure([this] { run_join(); });
+bool EngineState::join() {
+  bool have_all_joined = false;
+  remember_failure([&] { have_all_joined = run_join(); });
+  return have_all_joined;
 }
 
-void EngineState::run_join() {
+bool EngineState::run_join() {
   check_parameters();
   check_nothing_lent();
   for (;;) {
@@ -117,12 +119,15 @@ void EngineState::run_join() {
     const Agreement agreement = agree(has_nothing);
     if (agreement.all_joined) {
       end_round();
-      return;
+      return true;
     }
     update_parameters(agreement.norm);
     publish_parameters();
     end_round();
     check_replicas();
+    if (agreement.lets_in) {
+      return false;
+    }
   }
 }
 
@@ -162,13 +167,25 @@ EngineState::Agreement EngineState::agree(bool joined) {
   const double own = reducer_->norm_power_sum();
   update_->journal().decide(round_, {own, joined});
   base::failpoint("engine.moment");
-  const auto all = exchange({std::bit_cast<int64_t>(own), joined ? 1 : 0});
+  constexpr int64_t kJoined = 1;
+  constexpr int64_t kWouldLetIn = 2;
+  const auto all = exchange(
+      {std::bit_cast<int64_t>(own),
+       (joined ? kJoined : 0) | (admission_.would_let_in() ? kWouldLetIn : 0)});
   control_bytes_ += int64_t{16} * (group_->size() - 1);
   std::vector<Journal::Contribution> contributions;
+  bool lets_in = true;
   for (size_t i = 0; i < all.size(); i += 2) {
-    contributions.push_back({std::bit_cast<double>(all[i]), all[i + 1] != 0});
+    contributions.push_back(
+        {std::bit_cast<double>(all[i]), (all[i + 1] & kJoined) != 0});
+    lets_in = lets_in && (all[i + 1] & kWouldLetIn) != 0;
   }
-  return combine(contributions);
+  Agreement agreement = combine(contributions);
+  agreement.lets_in = lets_in;
+  if (lets_in) {
+    admission_.lets_in();
+  }
+  return agreement;
 }
 
 EngineState::Agreement EngineState::combine(

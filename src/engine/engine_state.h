@@ -1,6 +1,7 @@
 // Defines EngineState: what is behind an Engine, for as long as the same ranks
 // train. Its step() is the step that docs/architecture.md describes. When ranks
-// are lost, Succession makes another one for those who are left.
+// are lost or newcomers are let in, Succession makes another one for those who
+// go on.
 #pragma once
 
 #include <zero/engine.h>
@@ -12,6 +13,7 @@
 #include <vector>
 
 #include "engine/buffer_sync.h"
+#include "engine/handover.h"
 #include "engine/module_parameters.h"
 #include "engine/parameter_groups.h"
 #include "engine/tamper_check.h"
@@ -30,9 +32,22 @@ class EngineState {
       std::shared_ptr<torch::nn::Module> module,
       const Config& config,
       std::shared_ptr<Optimizer> optimizer);
-  // Collective over `group`, who are left of the ranks of `before`: goes on
-  // from what that one has, and leaves the module to it until begin().
+  // Collective over `group`, who are left of the ranks of `before`, and
+  // newcomers behind them: goes on from what that one has, and leaves the
+  // module to it until begin().
   EngineState(const EngineState& before, std::shared_ptr<comm::Group> group);
+  // The same on a newcomer, which has matched its module with what the others
+  // told it.
+  struct Newcomer {
+    std::shared_ptr<torch::nn::Module> module;
+    Config config;
+    std::shared_ptr<Optimizer> optimizer; // the program's own, if it has one
+  };
+  EngineState(
+      const Newcomer& newcomer,
+      const Handover& handover,
+      std::vector<std::vector<shard::Parameter>> partitions,
+      std::shared_ptr<comm::Group> group);
   ~EngineState();
   EngineState(const EngineState&) = delete;
   EngineState& operator=(const EngineState&) = delete;
@@ -40,7 +55,27 @@ class EngineState {
   void backward(const at::Tensor& loss);
   StepResult step();
   void zero_grad();
-  void join();
+  // False if it is to be called again, when newcomers were let in.
+  bool join();
+
+  // How ranks agree to let newcomers in before the next round: those where all
+  // would do so by what each sees.
+  struct Admission {
+    std::function<bool()> would_let_in = [] { return false; };
+    std::function<void()> lets_in = [] {};
+  };
+  void set_admission(Admission admission) {
+    admission_ = std::move(admission);
+  }
+  // What newcomers have to know of it.
+  Handover handover() const;
+  // Throws: ConfigError unless there is one.
+  static void require_module(const std::shared_ptr<torch::nn::Module>& module);
+  static std::shared_ptr<Optimizer> optimizer_or_configured(
+      std::shared_ptr<Optimizer> optimizer,
+      const Config& config);
+  // By the configuration, if it has any.
+  static void set_timeouts(comm::Membership& membership, const Config& config);
 
   int64_t global_step() const {
     return global_step_;
@@ -116,6 +151,8 @@ class EngineState {
   // Whether the configuration and who started the ranks let those who are left
   // go on when one is lost. It stays so.
   bool goes_on_after_losses() const;
+  // The same of newcomers: also when one rank is left.
+  bool lets_newcomers_in() const;
 
   // How a loss of ranks leaves the round; see recover.cpp.
   struct Settled {
@@ -160,6 +197,7 @@ class EngineState {
   struct Agreement {
     double norm = 0;
     bool all_joined = false;
+    bool lets_in = false; // newcomers, before the next round
   };
   struct Place {
     const shard::Partition* partition = nullptr;
@@ -171,6 +209,9 @@ class EngineState {
   using ValuesOf = std::function<const std::byte*(int number)>;
 
   std::vector<shard::Parameter> all_parameters() const;
+  static std::shared_ptr<comm::Group> make_group(
+      const World& world,
+      const Config& config);
   void make_partitions();
   std::unique_ptr<shard::Partition> make_partition(
       std::vector<shard::Parameter> parameters,
@@ -192,7 +233,7 @@ class EngineState {
   void run_backward(const at::Tensor& loss);
   StepResult run_step();
   void print() const;
-  void run_join();
+  bool run_join();
   bool reduces_now() const;
   void reduce_what_is_left();
   void reduce_and_close();
@@ -264,6 +305,7 @@ class EngineState {
   Thawing being_thawed_;
   int64_t num_thawed_ = 0; // partitions
 
+  Admission admission_;
   int64_t micro_step_ = 0; // backward calls in this round
   int64_t global_step_ = 0;
   uint64_t round_ = 0;

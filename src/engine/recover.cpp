@@ -1,5 +1,5 @@
-// How an EngineState comes to its end when ranks are lost, and hands over to
-// the next one.
+// How an EngineState comes to its end when ranks are lost or newcomers are let
+// in, and hands over to the next one.
 //
 // Note [Settling a round]
 // Every rank writes down how far it is with the round (journal.h), where it can
@@ -59,13 +59,21 @@ EngineState::EngineState(
       failure_(unless_a_loss(before.failure_)) {
   // Copies that every rank has for itself are the same, but for what was being
   // written when a rank was lost: all take those of one.
-  const int source = before.ranks_of(*group_).front();
+  const auto ranks = before.ranks_of(*group_);
+  // Newcomers cannot read what is old: the parts they are to have are dealt out
+  // to those who can.
+  const auto num_old = static_cast<int>(std::ranges::count_if(
+      ranks, [&](int old) { return old < before.size(); }));
   for (const auto& partition : before.partitions_) {
     base::failpoint("recovery.moment");
-    shard::repartition(
-        *partition,
-        add(make_partition(partition->parameters(), partition->trainable())),
-        source);
+    const auto& next =
+        add(make_partition(partition->parameters(), partition->trainable()));
+    shard::repartition(*partition, next, ranks.front(), rank());
+    for (int newcomer = num_old; newcomer < size(); ++newcomer) {
+      if (newcomer % num_old == rank()) {
+        shard::repartition(*partition, next, ranks.front(), newcomer);
+      }
+    }
   }
   make_training_parts();
   update_->take_counts(*before.update_);
@@ -78,6 +86,12 @@ bool EngineState::goes_on_after_losses() const {
   return size() > 1 &&
       config_.libzero.on_peer_lost == LibzeroConfig::OnPeerLost::resume &&
       !group_->membership()->roster().ends_with_the_first_loss();
+}
+
+bool EngineState::lets_newcomers_in() const {
+  return config_.libzero.on_peer_lost == LibzeroConfig::OnPeerLost::resume &&
+      group_->reach().is_one_host() &&
+      group_->membership()->roster().takes_newcomers();
 }
 
 void EngineState::retire() {

@@ -48,21 +48,6 @@ int64_t budget_bytes(const ByteBudget& budget, int64_t all_bytes) {
       static_cast<int64_t>(budget.share * static_cast<double>(all_bytes)));
 }
 
-std::shared_ptr<comm::Group> make_group(
-    const World& world,
-    const Config& config) {
-  config.validate();
-  const auto& current = comm::state_of(world)->current();
-  // Before there is a group: it keeps what it has begun with.
-  if (const auto seconds = config.libzero.timeout_seconds) {
-    current->membership()->set_timeout(*seconds);
-  }
-  if (const auto seconds = config.libzero.progress_timeout_seconds) {
-    current->membership()->set_progress_timeout(*seconds);
-  }
-  return current->split(0, world.rank());
-}
-
 const std::byte* data_of(const Parameter& parameter) {
   return static_cast<const std::byte*>(parameter.storage.data());
 }
@@ -78,15 +63,11 @@ EngineState::EngineState(
       group_(make_group(world, config)),
       config_(config),
       has_module_(true) {
-  if (!module_) {
-    throw ConfigError(
-        "the engine needs a module, got none. Fix: pass module.ptr() of one that "
-        "is there");
-  }
+  require_module(module_);
   base::keep_large_tensors();
   accumulation_steps_ = config_.batch_sizes(group_->size()).accumulation;
   has_own_optimizer_ = optimizer != nullptr;
-  optimizer_ = optimizer ? std::move(optimizer) : make_optimizer(config_);
+  optimizer_ = optimizer_or_configured(std::move(optimizer), config_);
   num_states_ = optimizer_->num_states();
   make_partitions();
   make_gatherer();
@@ -99,6 +80,42 @@ EngineState::EngineState(
     tamper_check_.accept(parameter);
   }
   barrier(); // nobody trains before everybody is ready
+}
+
+void EngineState::require_module(
+    const std::shared_ptr<torch::nn::Module>& module) {
+  if (!module) {
+    throw ConfigError(
+        "the engine needs a module, got none. Fix: pass module.ptr() of one that "
+        "is there");
+  }
+}
+
+std::shared_ptr<Optimizer> EngineState::optimizer_or_configured(
+    std::shared_ptr<Optimizer> optimizer,
+    const Config& config) {
+  return optimizer ? std::move(optimizer) : make_optimizer(config);
+}
+
+// Before there is a group: it keeps what it has begun with.
+void EngineState::set_timeouts(
+    comm::Membership& membership,
+    const Config& config) {
+  if (const auto seconds = config.libzero.timeout_seconds) {
+    membership.set_timeout(*seconds);
+  }
+  if (const auto seconds = config.libzero.progress_timeout_seconds) {
+    membership.set_progress_timeout(*seconds);
+  }
+}
+
+std::shared_ptr<comm::Group> EngineState::make_group(
+    const World& world,
+    const Config& config) {
+  config.validate();
+  const auto& current = comm::state_of(world)->current();
+  set_timeouts(*current->membership(), config);
+  return current->split(0, world.rank());
 }
 
 // Where parameters can be absent.

@@ -16,13 +16,66 @@ Succession::Succession(
     std::shared_ptr<torch::nn::Module> module,
     const Config& config,
     std::shared_ptr<Optimizer> optimizer)
-    : world_(comm::state_of(world)),
-      state_(std::make_unique<EngineState>(
-          world,
-          std::move(module),
-          config,
-          std::move(optimizer))) {
+    : world_(comm::state_of(world)) {
+  const bool is_newcomer =
+      world_->is_joining || world_->dependents.size() < world_->num_expected;
+  if (is_newcomer) {
+    join_the_others({std::move(module), config, std::move(optimizer)});
+    return;
+  }
+  state_ = std::make_unique<EngineState>(
+      world, std::move(module), config, std::move(optimizer));
+  watch_for_newcomers();
   world_->add(this);
+}
+
+// Throws: what keeps this process from taking part.
+void Succession::join_the_others(EngineState::Newcomer newcomer) {
+  const auto since = base::Clock::now();
+  newcomer.config.validate();
+  EngineState::require_module(newcomer.module);
+  EngineState::set_timeouts(*world_->membership, newcomer.config);
+  newcomer_ = std::move(newcomer);
+  world_->add(this);
+  try {
+    if (world_->is_joining) {
+      comm::join_the_others(*world_);
+    }
+    try {
+      go_on_with(world_->current());
+    } catch (const CommError&) {
+      if (world_->current()->lost_ranks().empty()) {
+        throw;
+      }
+      comm::go_on_without_the_lost(*world_);
+    }
+  } catch (...) {
+    world_->remove(this);
+    throw;
+  }
+  newcomer_.reset();
+  recoveries_.push_back(
+      {.ranks = {},
+       .joined = {state_->rank()},
+       .step = state_->global_step(),
+       .is_round_abandoned = true,
+       .num_left = state_->size(),
+       .seconds = base::seconds_since(since)});
+}
+
+// The others are waiting for it.
+void Succession::require_all_engines() const {
+  if (world_->dependents.size() < world_->num_expected) {
+    throw ConfigError(c10::str(
+        state_->prefix(),
+        "this process takes the place of a lost rank and has made ",
+        world_->dependents.size(),
+        " of ",
+        world_->num_expected,
+        " engines that the others have. Fix: make all engines before the first "
+        "is used"));
+  }
+  world_->num_expected = 0;
 }
 
 Succession::~Succession() {
@@ -33,6 +86,12 @@ void Succession::backward(const at::Tensor& loss) {
   throw_what_the_round_ended_with();
   if (is_abandoned_) {
     return; // it is run again from its first micro-batch
+  }
+  require_all_engines();
+  if (world_->lets_in) {
+    let_in();
+    is_abandoned_ = true;
+    return;
   }
   try {
     state_->backward(loss);
@@ -45,6 +104,11 @@ void Succession::backward(const at::Tensor& loss) {
 StepResult Succession::step() {
   throw_what_the_round_ended_with();
   if (is_abandoned_) {
+    return abandoned();
+  }
+  require_all_engines();
+  if (world_->lets_in) {
+    let_in();
     return abandoned();
   }
   const auto round = state_->round();
@@ -66,10 +130,15 @@ StepResult Succession::abandoned() {
 void Succession::join() {
   throw_what_the_round_ended_with();
   is_abandoned_ = false; // there are no batches to run it again with
+  require_all_engines();
   for (;;) {
     try {
-      state_->join();
-      return;
+      if (world_->lets_in) {
+        let_in();
+      }
+      if (state_->join()) {
+        return;
+      }
     } catch (const PeerLost&) {
       go_on();
     }
@@ -128,90 +197,244 @@ bool Succession::can_go_on() const {
   });
 }
 
+Succession::Before Succession::before() const {
+  return {
+      state_->group(),
+      state_->round(),
+      state_->global_step(),
+      base::Clock::now()};
+}
+
 void Succession::go_on() {
   if (!can_go_on()) {
     throw;
   }
-  const auto since = base::Clock::now();
-  const auto before = state_->group();
-  const auto round = state_->round();
-  Recovery recovery;
-  recovery.step = state_->global_step();
+  const auto before = this->before();
   comm::go_on_without_the_lost(*world_);
+  remember(before);
+}
 
+void Succession::watch_for_newcomers() {
+  state_->set_admission(
+      {.would_let_in = [this] { return would_let_in(); },
+       .lets_in = [this] { world_->lets_in = true; }});
+}
+
+bool Succession::would_let_in() const {
+  const auto group = world_->current();
+  if (world_->dependents.back() != this || !state_->lets_newcomers_in()) {
+    return false;
+  }
+  const bool are_others_ready =
+      std::ranges::all_of(world_->dependents, [this](const auto* other) {
+        return other == this || other->is_between_rounds();
+      });
+  return are_others_ready && (group->rank() != 0 || group->is_guest_waiting());
+}
+
+bool Succession::is_between_rounds() const {
+  return state_ && state_->micro_step() == 0 && !is_abandoned_;
+}
+
+void Succession::let_in() {
+  state_->check_parameters();
+  state_->check_nothing_lent();
+  const auto before = this->before();
+  comm::let_in_newcomers(*world_);
+  if (before.group != state_->group()) { // else they have died meanwhile
+    remember(before);
+  }
+}
+
+void Succession::remember(const Before& before) {
+  Recovery recovery{
+      .ranks = {},
+      .joined = {},
+      .step = before.step,
+      .is_round_abandoned = state_->round() == before.round,
+      .num_left = state_->size(),
+      .seconds = base::seconds_since(before.since)};
   const auto ids = state_->group()->segment().ids();
+  const auto ids_before = before.group->segment().ids();
+  const auto numbers_of_new = [](const auto& those, const auto& others) {
+    std::vector<int> ranks;
+    for (size_t rank = 0; rank < those.size(); ++rank) {
+      if (std::ranges::find(others, those[rank]) == others.end()) {
+        ranks.push_back(static_cast<int>(rank));
+      }
+    }
+    return ranks;
+  };
+  recovery.ranks = numbers_of_new(ids_before, ids);
+  recovery.joined = numbers_of_new(ids, ids_before);
+  recoveries_.push_back(recovery);
+  if (state_->rank() == 0) {
+    tell(recovery, *before.group);
+  }
+}
+
+void Succession::tell(const Recovery& recovery, const comm::Group& before)
+    const {
   const auto& roster = world_->membership->roster();
-  std::string who;
-  for (int rank = 0; rank < before->size(); ++rank) {
-    const int id = before->segment().ids()[static_cast<size_t>(rank)];
-    if (std::ranges::find(ids, id) == ids.end()) {
-      recovery.ranks.push_back(rank);
-      who += c10::str(
-          who.empty() ? "" : ", ",
+  const auto who = [&](const std::vector<int>& ranks,
+                       const comm::Group& group) {
+    std::string text;
+    for (const int rank : ranks) {
+      text += c10::str(
+          text.empty() ? "" : ", ",
           "rank ",
           rank,
           " (process ",
-          roster.pid(id),
+          roster.pid(group.segment().ids()[static_cast<size_t>(rank)]),
           ")");
     }
+    return text;
+  };
+  std::string what;
+  if (!recovery.ranks.empty()) {
+    what = c10::str(
+        who(recovery.ranks, before),
+        recovery.ranks.size() == 1 ? " was" : " were",
+        " lost after step ",
+        recovery.step,
+        "; the round ",
+        recovery.is_round_abandoned ? "is run again" : "was completed",
+        ", nothing else is lost; ");
   }
-  recovery.is_round_abandoned = state_->round() == round;
-  recovery.num_left = state_->size();
-  recovery.seconds = base::seconds_since(since);
-  recoveries_.push_back(recovery);
-  if (state_->rank() == 0) {
-    base::log_warning(
-        state_->rank(),
-        state_->size(),
-        c10::str(
-            who,
-            recovery.ranks.size() == 1 ? " was" : " were",
-            " lost after step ",
-            recovery.step,
-            "; the round ",
-            recovery.is_round_abandoned ? "is run again" : "was completed",
-            ", nothing else is lost; ",
-            recovery.num_left,
-            recovery.num_left == 1 ? " rank goes" : " ranks go",
-            " on after ",
-            std::ceil(recovery.seconds * 1000),
-            " ms"));
+  if (!recovery.joined.empty()) {
+    what += c10::str(
+        who(recovery.joined, *state_->group()),
+        recovery.joined.size() == 1 ? " has" : " have",
+        " joined after step ",
+        recovery.step,
+        "; ");
   }
+  base::log_warning(
+      state_->rank(),
+      state_->size(),
+      c10::str(
+          what,
+          recovery.num_left,
+          recovery.num_left == 1 ? " rank goes" : " ranks go",
+          " on after ",
+          std::ceil(recovery.seconds * 1000),
+          " ms"));
 }
 
 void Succession::go_on_with(const std::shared_ptr<comm::Group>& survivors) {
   base::failpoint("recovery.moment");
   const auto generations =
       survivors->exchange(CommOp::all_gather, {generation_});
-  if (generation_ < std::ranges::max(generations)) {
+  if (generation_ < std::ranges::max(generations) && next_) {
     change_over();
   }
   next_.reset();
-  if (state_->size() == survivors->size()) {
+  const auto trains = survivors->exchange(CommOp::all_gather, {state_ ? 1 : 0});
+  const bool has_newcomers = std::ranges::find(trains, 0) != trains.end();
+  if (trains.front() == 0) { // newcomers come last
+    throw PeerLost(
+        c10::str(
+            base::rank_prefix(survivors->rank(), survivors->size()),
+            "join: nobody is left who has what was trained. Fix: start the job "
+            "again from its last checkpoint"),
+        {0, "join", -1});
+  }
+  if (!has_newcomers &&
+      state_->group()->segment().ids() == survivors->segment().ids()) {
     return; // nobody of these is lost
   }
-  state_->settle_thawing(*survivors);
-  const auto round = state_->round();
-  const bool has_begun = state_->micro_step() > 0;
-  const auto settled = state_->settle_round(*survivors);
-  if (settled.failure || settled.all_joined) {
-    settled_ = settled;
+  const auto those_who_train = has_newcomers
+      ? survivors->split(state_ ? 0 : 1, survivors->rank())
+      : survivors;
+  if (state_) {
+    state_->settle_thawing(*those_who_train);
+    const auto round = state_->round();
+    const bool has_begun = state_->micro_step() > 0;
+    const auto settled = state_->settle_round(*those_who_train);
+    if (settled.failure || settled.all_joined) {
+      settled_ = settled;
+    }
+    is_abandoned_ = is_abandoned_ || (has_begun && state_->round() == round);
   }
-  is_abandoned_ = is_abandoned_ || (has_begun && state_->round() == round);
 
   base::failpoint("recovery.moment");
-  next_ = std::make_unique<EngineState>(
-      *state_, survivors->split(0, survivors->rank()));
+  if (has_newcomers) {
+    make_next_with_newcomers(*survivors);
+  } else {
+    next_ = std::make_unique<EngineState>(
+        *state_, survivors->split(0, survivors->rank()));
+  }
   base::failpoint("recovery.moment");
   next_->barrier(); // everybody has filled its part
   base::failpoint("recovery.moment");
   change_over();
 }
 
+// If that fails on a newcomer, or for want of memory, the others stay as they
+// are.
+void Succession::make_next_with_newcomers(comm::Group& survivors) {
+  Handover handover;
+  if (state_) {
+    handover = state_->handover();
+    handover.generation = generation_;
+    handover.num_engines = static_cast<int64_t>(world_->dependents.size());
+  }
+  handover = handover_from(text_of_rank_0(survivors, to_text(handover)));
+  std::vector<std::vector<shard::Parameter>> partitions;
+  std::exception_ptr refusal;
+  if (!state_) {
+    generation_ = handover.generation;
+    world_->num_expected = static_cast<size_t>(handover.num_engines);
+    try {
+      const auto optimizer = EngineState::optimizer_or_configured(
+          newcomer_->optimizer, newcomer_->config);
+      partitions = match(
+          *newcomer_->module,
+          newcomer_->config,
+          optimizer->num_states(),
+          handover,
+          base::rank_prefix(survivors.rank(), survivors.size()));
+    } catch (const Error&) {
+      refusal = std::current_exception();
+    }
+  }
+  base::failpoint("recovery.moment");
+  const auto votes = survivors.exchange(CommOp::all_gather, {refusal ? 0 : 1});
+  const auto stay_without_it = [&](const std::exception_ptr& failure) {
+    if (!state_ && failure) {
+      world_->membership->roster().leave(world_->membership->id());
+      std::rethrow_exception(failure);
+    }
+    // Who has left does not come to this, so that all others get PeerLost.
+    survivors.exchange(CommOp::all_gather, {0});
+  };
+  if (std::ranges::find(votes, 0) != votes.end()) {
+    stay_without_it(refusal);
+  }
+  try {
+    auto group = survivors.split(0, survivors.rank());
+    next_ = state_
+        ? std::make_unique<EngineState>(*state_, std::move(group))
+        : std::make_unique<EngineState>(
+              *newcomer_, handover, std::move(partitions), std::move(group));
+  } catch (const IoError& error) {
+    if (state_) {
+      base::log_warning(
+          state_->rank(),
+          state_->size(),
+          c10::str("newcomers cannot be let in: ", base::message_of(error)));
+    }
+    stay_without_it(std::current_exception());
+  }
+}
+
 void Succession::change_over() {
-  state_->retire();
+  if (state_) {
+    state_->retire();
+  }
   state_ = std::move(next_);
   state_->begin();
+  watch_for_newcomers();
   ++generation_;
 }
 

@@ -80,6 +80,10 @@ std::string failure_report(const FirstCause& cause, OnLoss on_loss) {
   return report.str();
 }
 
+std::string newcomer_report(const RankEnd& end) {
+  return how_it_ended(end) + " before it took part; the others go on\n";
+}
+
 std::string loss_report(const RankEnd& end, int num_left, int num_ranks) {
   std::ostringstream report;
   report << how_it_ended(end);

@@ -73,5 +73,8 @@ std::string failure_report(const FirstCause& cause, OnLoss on_loss);
 
 // A line for a rank that the others may go on without; `num_left` of them run.
 std::string loss_report(const RankEnd& end, int num_left, int num_ranks);
+// The same for one that was started in place of a lost rank, and had not been
+// let in.
+std::string newcomer_report(const RankEnd& end);
 
 } // namespace zero::launch

@@ -2,9 +2,11 @@
 //
 //   ZERO_RANK, ZERO_SIZE   its number and how many there are
 //   ZERO_ROSTER            "PID:DESCRIPTOR", where the roster is open
-//   OMP_NUM_THREADS        its share of the cores, unless the user set it
+//   ZERO_NEWCOMER          the roster's id of one that takes a lost rank's
+//   place OMP_NUM_THREADS        its share of the cores, unless the user set it
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -16,6 +18,7 @@ namespace zero::launch {
 std::vector<std::string> rank_environment(
     int rank,
     int num_ranks,
-    base::SegmentAddress roster);
+    base::SegmentAddress roster,
+    std::optional<int> newcomer = std::nullopt);
 
 } // namespace zero::launch

@@ -20,6 +20,8 @@ namespace zero::launch {
 enum class OnLoss {
   stop, // they are ended
   shrink, // they go on; the program calls World::shrink(), or fails by itself
+  replace, // they go on, and a new process is started, which their Engine lets
+           // in
 };
 
 struct RunOptions {
@@ -37,8 +39,8 @@ struct RunOptions {
   bool outlives_reader = false;
 };
 
-// Returns the exit code of the job: 0 if every rank ended with 0, and under
-// OnLoss::shrink if one did; that of the rank that failed first, 128 + N if
+// Returns the exit code of the job: 0 if every rank ended with 0, and unless
+// OnLoss::stop if one did; that of the rank that failed first, 128 + N if
 // signal N killed it or ended the job, 126 or 127 if the program cannot be
 // executed. However it ends, also by kill -9, no process of the job is left.
 // Throws: ConfigError if the options are wrong; IoError.

@@ -39,6 +39,22 @@ constexpr int kFrontCheckMilliseconds = 500;
 // timeout(1) and others send a signal twice at once; a user takes longer.
 constexpr std::chrono::milliseconds kSecondRequest(250);
 
+// Note [Replacing]
+// A process in place of a lost rank is of use while others train: it gets from
+// them what it goes on with. So nothing is replaced before the ranks have come
+// together, nor once one has ended well, and when no rank is left, those who
+// were to become some are ended, and the job with them. What fails of itself
+// mostly does so on all ranks, which a moment shows.
+constexpr std::chrono::milliseconds kTimeToFailAlike(500);
+
+// A place is given up when so many processes in a row have ended before they
+// took part, or in less than this time.
+constexpr int kShortLives = 3;
+constexpr std::chrono::seconds kShortLife(60);
+
+// In all: each takes 64 bytes of the roster.
+constexpr int kMaxReplacements = 4096;
+
 // A child that has ended and was not waited for, if there is one. It stays a
 // zombie, so that its number is nobody else's yet.
 std::optional<siginfo_t> ended_child() {
@@ -59,55 +75,72 @@ Supervisor::Supervisor(
     : options_(options),
       signals_(signals),
       front_(front),
-      roster_(comm::Roster::create(options.num_ranks)) {
+      roster_(comm::Roster::create(
+          options.num_ranks,
+          options.on_loss == OnLoss::replace ? kMaxReplacements : 0)),
+      replacements_(static_cast<size_t>(options.num_ranks)) {
   if (options.on_loss == OnLoss::stop) {
     roster_.end_with_the_first_loss();
   }
   std::vector<RankProcess> processes;
   for (int rank = 0; rank < options.num_ranks; ++rank) {
-    // A rank is a background process to the terminal, which would stop it if
-    // it read from there.
-    const bool inherit_stdin = rank == 0 && ::isatty(STDIN_FILENO) == 0;
-    processes.push_back(start_rank(
-        {.command = options.command,
-         .environment =
-             rank_environment(rank, options.num_ranks, roster_.address()),
-         .inherit_stdin = inherit_stdin},
-        signals));
-    ranks_.push_back({.pid = processes.back().pid, .running = true});
+    processes.push_back(start(rank, std::nullopt));
+    ranks_.push_back(
+        {.number = rank,
+         .id = rank,
+         .pid = processes.back().pid,
+         .running = true,
+         .started = Clock::now()});
     ++num_running_;
   }
 
-  // Not earlier: it starts a thread, and threads and forks do not mix.
+  // Not earlier: it starts a thread, and threads and forks do not mix. Those
+  // that are forked later do nothing before they become another program.
   output_ = std::make_unique<JobOutput>();
-  const bool colour_out = wants_colour(STDOUT_FILENO);
-  const bool colour_err = wants_colour(STDERR_FILENO);
   for (int rank = 0; rank < options.num_ranks; ++rank) {
-    auto& process = processes[static_cast<size_t>(rank)];
-    const auto label = [&](bool colour) {
-      return options.own_program ? ""
-                                 : rank_label(rank, options.num_ranks, colour);
-    };
-    output_->add_rank(
-        std::move(process.out),
-        std::move(process.err),
-        label(colour_out),
-        label(colour_err));
+    add_output(rank, std::move(processes[static_cast<size_t>(rank)]));
   }
+}
+
+RankProcess Supervisor::start(int number, std::optional<int> newcomer) const {
+  // A rank is a background process to the terminal, which would stop it if it
+  // read from there.
+  const bool inherit_stdin =
+      number == 0 && !newcomer && ::isatty(STDIN_FILENO) == 0;
+  return start_rank(
+      {.command = options_.command,
+       .environment = rank_environment(
+           number, options_.num_ranks, roster_.address(), newcomer),
+       .inherit_stdin = inherit_stdin},
+      signals_);
+}
+
+void Supervisor::add_output(int number, RankProcess process) {
+  const auto label = [&](int fd) {
+    return options_.own_program
+        ? ""
+        : rank_label(number, options_.num_ranks, wants_colour(fd));
+  };
+  output_->add_rank(
+      std::move(process.out),
+      std::move(process.err),
+      label(STDOUT_FILENO),
+      label(STDERR_FILENO));
 }
 
 int Supervisor::run() {
   while (num_running_ > 0) {
-    step(kill_at_ ? kill_at_ : settle_at());
+    step(kill_at_ ? kill_at_ : settle_at() ? settle_at() : next_replacement());
     if (front_gone()) {
       // Nobody is left to tell, and nobody to end us if we dally.
       end_descendants();
       return 128 + SIGKILL;
     }
     check_clock();
+    replace_when_due();
+    end_newcomers_if_alone();
   }
-  const bool survived =
-      options_.on_loss == OnLoss::shrink && num_ended_well_ > 0;
+  const bool survived = goes_on() && num_ended_well_ > 0;
   if (ending_ == Ending::no && cause_.suspected() && !survived) {
     ending_ = Ending::rank_failed;
   }
@@ -131,8 +164,7 @@ void Supervisor::step(std::optional<TimePoint> until) {
 }
 
 std::optional<TimePoint> Supervisor::settle_at() const {
-  if (!cause_.suspected() || ending_ != Ending::no ||
-      options_.on_loss == OnLoss::shrink) {
+  if (!cause_.suspected() || ending_ != Ending::no || goes_on()) {
     return std::nullopt;
   }
   if (cause_.certain()) {
@@ -140,8 +172,8 @@ std::optional<TimePoint> Supervisor::settle_at() const {
   }
   const bool is_one_leaving =
       std::ranges::any_of(ranks_, [&](const Rank& rank) {
-        const auto id = static_cast<int>(&rank - ranks_.data());
-        return rank.running && roster_.state(id) == comm::MemberState::left;
+        return rank.running &&
+            roster_.state(rank.id) == comm::MemberState::left;
       });
   return suspected_at_ + (is_one_leaving ? kLeavingTime : kSettle);
 }
@@ -175,9 +207,13 @@ void Supervisor::finish() {
         "zero: output was lost, writing failed: ", std::strerror(error), "\n"));
   }
   if (ending_ == Ending::rank_failed) {
-    const int rank = cause_.get().rank;
     if (!options_.own_program) {
-      output_->say(last_lines_report(rank, output_->last_lines(rank)));
+      // Of the last one that had this process id.
+      const auto found = std::ranges::find(
+          ranks_.rbegin(), ranks_.rend(), cause_.get().pid, &Rank::pid);
+      const auto place = static_cast<int>(ranks_.rend() - found) - 1;
+      output_->say(
+          last_lines_report(cause_.get().rank, output_->last_lines(place)));
     }
     if (!options_.own_program || WIFSIGNALED(cause_.get().status)) {
       output_->say(failure_report(cause_, options_.on_loss));
@@ -243,13 +279,15 @@ void Supervisor::handle_end_request(int signal) {
 }
 
 void Supervisor::reap() {
-  std::vector<RankEnd> lost;
+  std::vector<std::pair<size_t, RankEnd>> lost; // with its place in ranks_
   while (const auto child = ended_child()) {
     const pid_t pid = child->si_pid;
-    const auto found = std::ranges::find(ranks_, pid, &Rank::pid);
+    const auto found = std::ranges::find_if(ranks_, [&](const Rank& rank) {
+      return rank.running && rank.pid == pid;
+    });
     const bool failed = child->si_code != CLD_EXITED || child->si_status != 0;
     const bool others_go_on = failed && found != ranks_.end() &&
-        ending_ == Ending::no && options_.on_loss == OnLoss::shrink;
+        ending_ == Ending::no && !are_newcomers_ended_ && goes_on();
     if (others_go_on) {
       // What it started would write on, perhaps where the others do now. Who
       // has left the group cannot be told from those of other ranks, and is
@@ -261,50 +299,173 @@ void Supervisor::reap() {
     if (found == ranks_.end()) {
       continue; // an orphan
     }
-    const int rank = static_cast<int>(found - ranks_.begin());
-    roster_.mark_lost(rank);
-    found->pid = 0;
+    roster_.mark_lost(found->id);
     found->running = false;
     --num_running_;
     num_ended_well_ += failed ? 0 : 1;
-    if (ending_ == Ending::no) { // else it was told to end
+    if (ending_ == Ending::no && !are_newcomers_ended_) { // else it had to end
+      if (num_members() + 1 == options_.num_ranks &&
+          !roster_.is_joining(found->id)) {
+        cause_ = {}; // who was lost before this has been replaced
+      }
       const bool was_suspected = cause_.suspected();
-      const RankEnd end = end_of(rank, pid, status);
+      const RankEnd end = end_of(*found, pid, status);
       cause_.add(end);
       if (!was_suspected) {
         suspected_at_ = Clock::now();
       }
       if (others_go_on) {
-        lost.push_back(end);
+        lost.emplace_back(found - ranks_.begin(), end);
       }
     }
   }
   // When all that ended by now are counted.
-  for (const auto& end : lost) {
-    tell_of_loss(end);
+  for (const auto& [place, end] : lost) {
+    tell_of_loss(ranks_[place], end);
+    plan_replacement(ranks_[place], end);
   }
 }
 
-RankEnd Supervisor::end_of(int rank, pid_t pid, int status) {
+RankEnd Supervisor::end_of(const Rank& rank, pid_t pid, int status) {
   RankEnd end{
-      .rank = rank,
+      .rank = rank.number,
       .pid = pid,
       .status = status,
-      .victim = roster_.is_victim(rank),
-      .silent = roster_.is_silent(rank)};
+      .victim = roster_.is_victim(rank.id),
+      .silent = roster_.is_silent(rank.id)};
   if (WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL && !end.silent) {
     end.kill_explanation = oom_.explain_kill();
   }
   return end;
 }
 
-void Supervisor::tell_of_loss(const RankEnd& end) {
-  output_->take_the_rest(end.rank); // its last words come before
-  const bool is_reported_at_the_end = num_running_ == 0 &&
-      num_ended_well_ == 0 && cause_.get().rank == end.rank;
-  if (!is_reported_at_the_end) {
-    output_->say(loss_report(end, num_running_, options_.num_ranks));
+void Supervisor::tell_of_loss(const Rank& rank, const RankEnd& end) {
+  // Its last words come before.
+  output_->take_the_rest(static_cast<int>(&rank - ranks_.data()));
+  const int num_left = num_members();
+  const bool is_reported_at_the_end =
+      num_left == 0 && num_ended_well_ == 0 && cause_.get().pid == end.pid;
+  if (roster_.is_joining(rank.id) && num_left > 0) {
+    output_->say(newcomer_report(end));
+  } else if (!is_reported_at_the_end) {
+    output_->say(loss_report(end, num_left, options_.num_ranks));
   }
+}
+
+int Supervisor::num_members() const {
+  return static_cast<int>(std::ranges::count_if(ranks_, [&](const Rank& rank) {
+    return rank.running && !roster_.is_joining(rank.id);
+  }));
+}
+
+bool Supervisor::replaces() const {
+  return options_.on_loss == OnLoss::replace && ending_ == Ending::no &&
+      num_ended_well_ == 0 && roster_.where_to_meet().number > 0 &&
+      num_members() > 0;
+}
+
+void Supervisor::plan_replacement(const Rank& lost, const RankEnd& end) {
+  auto& replacement = replacements_[static_cast<size_t>(lost.number)];
+  if (lost.id >= options_.num_ranks) {
+    const bool was_short =
+        roster_.is_joining(lost.id) || Clock::now() - lost.started < kShortLife;
+    replacement.num_short_lives =
+        was_short ? replacement.num_short_lives + 1 : 0;
+  }
+  if (!replaces()) {
+    return;
+  }
+  if (replacement.num_short_lives >= kShortLives) {
+    output_->say(c10::str(
+        "zero: rank ",
+        lost.number,
+        " is not replaced any more: ",
+        kShortLives,
+        " processes in a row ended in its place, before they took part or in "
+        "less than ",
+        kShortLife.count(),
+        " s; the others go on without it\n"));
+    return;
+  }
+  replacement.start_at = Clock::now();
+  if (!WIFSIGNALED(end.status)) {
+    *replacement.start_at += kTimeToFailAlike;
+  }
+}
+
+std::optional<TimePoint> Supervisor::next_replacement() const {
+  std::optional<TimePoint> next;
+  for (const auto& [num_short_lives, start_at] : replacements_) {
+    if (start_at && (!next || *start_at < *next)) {
+      next = start_at;
+    }
+  }
+  return next;
+}
+
+void Supervisor::replace_when_due() {
+  for (int number = 0; number < options_.num_ranks; ++number) {
+    auto& start_at = replacements_[static_cast<size_t>(number)].start_at;
+    if (start_at && Clock::now() >= *start_at) {
+      start_at.reset();
+      if (replaces()) {
+        replace(number);
+      }
+    }
+  }
+}
+
+void Supervisor::replace(int number) {
+  const auto id = roster_.add_newcomer();
+  if (!id) {
+    output_->say(c10::str(
+        "zero: rank ",
+        number,
+        " is not replaced: ",
+        kMaxReplacements,
+        " processes have been started in place of others, and there is no room "
+        "for more; the others go on without it\n"));
+    return;
+  }
+  try {
+    RankProcess process = start(number, id);
+    ranks_.push_back(
+        {.number = number,
+         .id = *id,
+         .pid = process.pid,
+         .running = true,
+         .started = Clock::now()});
+    ++num_running_;
+    output_->say(c10::str(
+        "zero: process ",
+        process.pid,
+        " is started in place of rank ",
+        number,
+        "\n"));
+    add_output(number, std::move(process));
+  } catch (const IoError& error) {
+    roster_.mark_lost(*id);
+    output_->say(c10::str(
+        "zero: rank ",
+        number,
+        " is not replaced: ",
+        base::message_of(error),
+        "; the others go on without it\n"));
+  }
+}
+
+// See Note [Replacing].
+void Supervisor::end_newcomers_if_alone() {
+  if (options_.on_loss != OnLoss::replace || num_running_ == 0 ||
+      num_members() > 0 || kill_at_) {
+    return;
+  }
+  if (ending_ == Ending::no && num_ended_well_ == 0) {
+    ending_ = Ending::rank_failed;
+  }
+  are_newcomers_ended_ = true;
+  send(SIGKILL, true);
+  send(SIGKILL, false);
 }
 
 void Supervisor::begin_ending(Ending reason, int signal) {

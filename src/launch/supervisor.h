@@ -19,6 +19,7 @@
 #include "launch/first_cause.h"
 #include "launch/job_output.h"
 #include "launch/oom.h"
+#include "launch/rank_process.h"
 #include "launch/run.h"
 #include "launch/signals.h"
 
@@ -44,9 +45,18 @@ class Supervisor {
   int run();
 
  private:
+  // A process that is a rank, or is to become one.
   struct Rank {
-    pid_t pid;
-    bool running;
+    int number = 0; // as at the start; that of the one it takes the place of
+    int id = 0; // in the roster
+    pid_t pid = 0;
+    bool running = false;
+    base::TimePoint started;
+  };
+  // What there is to know of a number whose process was lost.
+  struct Replacement {
+    int num_short_lives = 0; // of those in its place, one after another
+    std::optional<base::TimePoint> start_at; // of the next one
   };
   enum class Ending { no, rank_failed, user_signal, output_closed };
 
@@ -61,8 +71,22 @@ class Supervisor {
   void handle_signals();
   void handle_end_request(int signal);
   void reap();
-  RankEnd end_of(int rank, pid_t pid, int status);
-  void tell_of_loss(const RankEnd& end);
+  RankEnd end_of(const Rank& rank, pid_t pid, int status);
+  void tell_of_loss(const Rank& rank, const RankEnd& end);
+  bool goes_on() const {
+    return options_.on_loss != OnLoss::stop;
+  }
+
+  RankProcess start(int number, std::optional<int> newcomer) const;
+  void add_output(int number, RankProcess process);
+  // Of those who are ranks, not of those who are to become some.
+  int num_members() const;
+  bool replaces() const;
+  void plan_replacement(const Rank& lost, const RankEnd& end);
+  void replace_when_due();
+  std::optional<base::TimePoint> next_replacement() const;
+  void replace(int number);
+  void end_newcomers_if_alone();
   void begin_ending(Ending reason, int signal);
   void send(int signal, bool to_group) const;
   bool front_gone() const;
@@ -72,7 +96,9 @@ class Supervisor {
   pid_t front_;
   OomWatch oom_;
   comm::Roster roster_;
-  std::vector<Rank> ranks_;
+  std::vector<Rank> ranks_; // and those that came later
+  std::vector<Replacement> replacements_; // by number
+  bool are_newcomers_ended_ = false; // since there are no ranks any more
   int num_running_ = 0;
   int num_ended_well_ = 0; // with exit code 0
   std::unique_ptr<JobOutput> output_;

@@ -12,8 +12,8 @@ namespace {
 // otherwise.
 class Copier {
  public:
-  Copier(const Partition& from, const Partition& to, int source)
-      : from_(from), to_(to), source_(source) {}
+  Copier(const Partition& from, const Partition& to, int source, int rank)
+      : from_(from), to_(to), source_(source), rank_(rank) {}
 
   void parameters(const OwnedSlice& slice) const {
     from_.layout().for_each_slice(slice.range, [&](const OwnedSlice& part) {
@@ -21,7 +21,7 @@ class Copier {
           from_.parameter_home() == Home::full ? source_ : part.rank;
       std::memcpy(
           to_.parameter_at(
-              to_.rank(), part.range.begin, offset_in_shard(slice, part)),
+              rank_, part.range.begin, offset_in_shard(slice, part)),
           from_.parameter_at(holder, part.range.begin, part.shard_offset),
           static_cast<size_t>(part.range.numel() * from_.element_bytes()));
     });
@@ -33,10 +33,7 @@ class Copier {
       for (int state = 0; state < from_.num_states(); ++state) {
         std::memcpy(
             to_.state_at(
-                to_.rank(),
-                state,
-                part.range.begin,
-                offset_in_shard(slice, part)),
+                rank_, state, part.range.begin, offset_in_shard(slice, part)),
             from_.state_at(holder, state, part.range.begin, part.shard_offset),
             static_cast<size_t>(
                 part.range.numel() * from_.state_element_bytes()));
@@ -54,23 +51,28 @@ class Copier {
   const Partition& from_;
   const Partition& to_;
   int source_;
+  int rank_;
 };
 
 } // namespace
 
-void repartition(const Partition& from, const Partition& to, int source) {
+void repartition(
+    const Partition& from,
+    const Partition& to,
+    int source,
+    int rank) {
   ZERO_CHECK(
       from.layout().numel() == to.layout().numel() &&
       from.parameters().size() == to.parameters().size());
-  const Copier copier(from, to, source);
-  const OwnedSlice all{.rank = to.rank(), .range = {0, to.layout().numel()}};
+  const Copier copier(from, to, source, rank);
+  const OwnedSlice all{.rank = rank, .range = {0, to.layout().numel()}};
   const auto for_each_own = [&](Home home, auto visit) {
     if (home == Home::full) {
       visit(all);
       return;
     }
     for (int bucket = 0; bucket < to.layout().num_buckets(); ++bucket) {
-      visit(to.layout().slice(bucket, to.rank()));
+      visit(to.layout().slice(bucket, rank));
     }
   };
   for_each_own(to.parameter_home(), [&](const OwnedSlice& slice) {

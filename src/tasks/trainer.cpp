@@ -38,6 +38,7 @@ namespace {
 constexpr size_t kBatchesAhead = 3;
 constexpr size_t kMaxTraceSpans = 1'000'000;
 constexpr const char* kResultsNote = "results";
+constexpr int64_t kMaxRanksOfSeeds = 1000; // more than there are
 
 int64_t num_parameters(const torch::nn::Module& module) {
   int64_t count = 0;
@@ -65,6 +66,10 @@ class Trainer {
         options_(options),
         num_shares_(world.size()),
         checkpoints_(world, config.train, options) {
+    if (world.is_joining()) {
+      join_the_others();
+      return;
+    }
     std::optional<OutputFolder> output; // of rank 0
     together(world_, [&] {
       if (world_.rank() == 0) {
@@ -82,9 +87,7 @@ class Trainer {
     stop_.emplace(); // what is begun here has an end
     const auto resumed_at = resume();
     num_steps_ = config_.train.steps.value_or(steps_of_epochs());
-    sampler_.emplace(
-        task_->num_training_samples(),
-        SamplerOptions{.seed = static_cast<uint64_t>(config_.train.seed)});
+    make_sampler();
     if (resumed_at.value_or(0) > num_steps_) {
       throw ConfigError(c10::str(
           "the run has ",
@@ -106,6 +109,29 @@ class Trainer {
     checkpoints_.start_clock();
   }
 
+  // In place of a lost rank: where the run is, the others tell when they go on
+  // with this one.
+  void join_the_others() {
+    task_ = make_task_or_say_why();
+    count_parameters_ = num_parameters(*task_->module());
+    engine_.emplace(world_, task_->module(), config_.zero);
+    stop_.emplace();
+    make_sampler();
+    // Other numbers than those that were drawn before.
+    torch::manual_seed(static_cast<uint64_t>(
+        config_.train.seed + world_.rank() +
+        kMaxRanksOfSeeds * (1 + engine_->global_step())));
+    looked_after_ = engine_->global_step();
+    checkpoints_.start_clock();
+    is_new_ = true;
+  }
+
+  void make_sampler() {
+    sampler_.emplace(
+        task_->num_training_samples(),
+        SamplerOptions{.seed = static_cast<uint64_t>(config_.train.seed)});
+  }
+
   bool run() {
     if (options_.trace) {
       base::keep_spans(kMaxTraceSpans);
@@ -115,10 +141,12 @@ class Trainer {
       bool is_done = false;
       while (!is_done) {
         try {
-          go_on_if_ranks_were_lost();
+          go_on_if_ranks_changed();
           train_to_the_end();
           is_done = true;
         } catch (const WentOn&) {
+          // Also when a newcomer died before it was in, and nothing changed.
+          batches_.reset();
         } catch (const PeerLost&) {
           engine_->recover();
         }
@@ -522,9 +550,9 @@ class Trainer {
     }
   }
 
-  // Those who are left may each have noticed it in another place: they agree on
-  // what is done, and who writes it down.
-  void go_on_if_ranks_were_lost() {
+  // Those who go on may each have noticed it in another place: they agree on
+  // what is done, and who writes it down. Newcomers learn where the run is.
+  void go_on_if_ranks_changed() {
     const auto& recoveries = engine_->recoveries();
     if (num_recoveries_ == recoveries.size()) {
       return;
@@ -533,26 +561,40 @@ class Trainer {
     engine_->zero_grad();
     task_->module()->train();
     checkpoints_.give_up();
+    const bool has_update =
+        last_update_ && last_update_->step == engine_->global_step();
     const auto rows = exchange_rows(
         world_,
         {static_cast<double>(looked_after_),
          stopped_ ? 1.0 : 0.0,
          record_ != nullptr ? 1.0 : 0.0,
          checkpoints_.is_asked() ? 1.0 : 0.0,
-         static_cast<double>(checkpoints_.saved_step())});
+         static_cast<double>(checkpoints_.saved_step()),
+         is_new_ ? 1.0 : 0.0,
+         has_update ? 1.0 : 0.0});
+    if (rows.front()[5] != 0) {
+      throw IoError(
+          "nobody is left of those who knew where the run is: the others were "
+          "lost while this one joined them. Fix: start the run again with "
+          "--resume");
+    }
     bool is_asked = false;
-    int64_t saved_step = checkpoints_.saved_step();
+    auto saved_step = static_cast<int64_t>(rows.front()[4]);
     for (const auto& row : rows) {
       looked_after_ = std::min(looked_after_, static_cast<int64_t>(row[0]));
       stopped_ = stopped_ || row[1] != 0;
       is_asked = is_asked || row[3] != 0;
-      saved_step = static_cast<int64_t>(row[4]) == saved_step ? saved_step : -1;
+      const bool agrees =
+          row[5] != 0 || static_cast<int64_t>(row[4]) == saved_step;
+      saved_step = agrees ? saved_step : -1;
     }
     checkpoints_.agree(is_asked, saved_step);
     results_ = results_from_text(text_of_rank_0(world_, to_text(results_)));
+    options_.out = text_of_rank_0(world_, options_.out);
+    take_on(exchange_rows(world_, where_the_run_is()).front());
     share_out();
     if (rows.front()[2] == 0) {
-      take_over_record();
+      take_over_record(rows.front()[6] != 0);
     }
     if (record_ != nullptr) {
       for (size_t i = num_recoveries_; i < recoveries.size(); ++i) {
@@ -560,6 +602,28 @@ class Trainer {
       }
     }
     num_recoveries_ = recoveries.size();
+    is_new_ = false;
+  }
+
+  // What a newcomer cannot know. All of it are whole numbers.
+  std::vector<double> where_the_run_is() const {
+    return {
+        static_cast<double>(position_),
+        static_cast<double>(num_steps_),
+        static_cast<double>(num_shares_),
+        static_cast<double>(sizes_.train),
+        static_cast<double>(sizes_.micro),
+        static_cast<double>(sizes_.accumulation)};
+  }
+
+  void take_on(const std::vector<double>& told) {
+    const auto number = [&](size_t i) { return static_cast<int64_t>(told[i]); };
+    position_ = number(0);
+    num_steps_ = number(1);
+    num_shares_ = number(2);
+    sizes_.train = number(3);
+    sizes_.micro = number(4);
+    sizes_.accumulation = number(5);
   }
 
   void share_out() {
@@ -574,9 +638,7 @@ class Trainer {
 
   // Rank 0 is lost, and the next one goes on with its files: the last update
   // may not be in them, nor what was found after it.
-  void take_over_record() {
-    const bool has_update =
-        last_update_ && last_update_->step == engine_->global_step();
+  void take_over_record(bool has_update) {
     resumed_from_.clear(); // that has been said
     if (has_update) {
       looked_after_ = std::min(looked_after_, engine_->global_step() - 1);
@@ -598,24 +660,36 @@ class Trainer {
     });
   }
 
-  std::string describe(const Recovery& recovery) const {
-    std::string ranks;
-    for (const int rank : recovery.ranks) {
-      ranks += c10::str(ranks.empty() ? "" : ", ", rank);
+  static std::string numbers_of(const std::vector<int>& ranks) {
+    std::string numbers;
+    for (const int rank : ranks) {
+      numbers += c10::str(numbers.empty() ? "" : ", ", rank);
     }
-    return c10::str(
-        "lost     ",
-        recovery.ranks.size() == 1 ? "rank " : "ranks ",
-        ranks,
-        " after step ",
-        recovery.step,
-        recovery.is_round_abandoned ? ", whose next one is run again; "
-                                    : ", whose next one was completed; ",
+    return c10::str(ranks.size() == 1 ? "rank " : "ranks ", numbers);
+  }
+
+  static std::string describe(const Recovery& recovery) {
+    const std::string rest = c10::str(
         base::counted(recovery.num_left, "rank"),
         recovery.num_left == 1 ? " goes" : " go",
         " on after ",
         std::ceil(recovery.seconds * 1000),
         " ms");
+    const std::string joined = recovery.joined.empty()
+        ? ""
+        : c10::str("joined   ", numbers_of(recovery.joined));
+    if (recovery.ranks.empty()) {
+      return c10::str(joined, " after step ", recovery.step, "; ", rest);
+    }
+    return c10::str(
+        "lost     ",
+        numbers_of(recovery.ranks),
+        " after step ",
+        recovery.step,
+        recovery.is_round_abandoned ? ", whose next one is run again; "
+                                    : ", whose next one was completed; ",
+        joined.empty() ? "" : joined + "; ",
+        rest);
   }
 
   // ---- what is left behind -----------------------------------------------
@@ -726,6 +800,7 @@ class Trainer {
   int64_t recorded_evaluation_ = -1; // the step of the last one
   int64_t num_shares_; // of a round, each of sizes_.accumulation batches
   size_t num_recoveries_ = 0; // that this run has taken notice of
+  bool is_new_ = false; // in place of a lost rank, and does not know enough yet
 
   KeptResults results_;
 

@@ -136,11 +136,9 @@ TEST(Usage, NumbersOfRanksOutOfRangeAreRefused) {
 TEST(Usage, OtherPoliciesThanStopAndShrinkAreRefusedByName) {
   expect_complaints(
       {{{"run", "-n", "2", "--on-loss", "restart", "true"},
-        {"--on-loss", "\"restart\"", "expected stop or shrink"}},
-       {{"run", "-n", "2", "--on-loss", "replace", "true"},
-        {"--on-loss", "\"replace\" does not exist yet", "stop or shrink"}},
+        {"--on-loss", "\"restart\"", "expected stop, shrink or replace"}},
        {{"train", "gpt.json", "-n", "2", "--on-loss", "restart"},
-        {"--on-loss", "\"restart\"", "expected stop or shrink"}},
+        {"--on-loss", "\"restart\"", "expected stop, shrink or replace"}},
        {{"train", "gpt.json", "--on-loss", "shrink"}, {"requires -n"}}});
   EXPECT_EQ(call({"run", "--on-loss", "stop", "-n1", "true"}).code, 0);
   EXPECT_EQ(call({"run", "--on-loss=shrink", "-n1", "true"}).code, 0);

@@ -66,6 +66,13 @@ TEST(Environment, ZeroRunTellsWhereTheRosterIs) {
   EXPECT_EQ(environment.roster.fd, 5);
 }
 
+TEST(Environment, ZeroRunTellsWhoTakesAPlace) {
+  const Variables variables{
+      {"ZERO_RANK", "2"}, {"ZERO_SIZE", "4"}, {"ZERO_ROSTER", "17:5"}};
+  EXPECT_EQ(read(variables).newcomer, std::nullopt);
+  EXPECT_EQ(read(with(variables, {{"ZERO_NEWCOMER", "4"}})).newcomer, 4);
+}
+
 TEST(Environment, ZeroRunWinsOverTorchrun) {
   EXPECT_EQ(
       read(

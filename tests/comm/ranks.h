@@ -42,15 +42,15 @@ using Body = std::function<void(World)>;
 // Ranks as processes, which a test may kill. Waits for them in the destructor.
 class Processes {
  public:
-  Processes(int num_ranks, const Body& body, const InitOptions& options = {})
-      : roster_(comm::Roster::create(num_ranks)) {
+  // `num_newcomers` is how many add() may start.
+  Processes(
+      int num_ranks,
+      const Body& body,
+      const InitOptions& options = {},
+      int num_newcomers = 0)
+      : roster_(comm::Roster::create(num_ranks, num_newcomers)) {
     for (int id = 0; id < num_ranks; ++id) {
-      std::fflush(nullptr); // else the child writes it once more
-      const pid_t pid = ::fork();
-      if (pid == 0) {
-        run_child(id, body, options);
-      }
-      pids_.push_back(pid);
+      start(id, body, options);
     }
   }
   ~Processes() {
@@ -66,6 +66,13 @@ class Processes {
   }
   comm::Roster& roster() {
     return roster_;
+  }
+
+  // One that joins those who train. Returns its id.
+  int add(const Body& body, const InitOptions& options = {}) {
+    const int id = roster_.add_newcomer().value();
+    start(id, body, options);
+    return id;
   }
 
   // The process, which the caller will wait for.
@@ -85,6 +92,15 @@ class Processes {
   }
 
  private:
+  void start(int id, const Body& body, const InitOptions& options) {
+    std::fflush(nullptr); // else the child writes it once more
+    const pid_t pid = ::fork();
+    if (pid == 0) {
+      run_child(id, body, options);
+    }
+    pids_.push_back(pid);
+  }
+
   [[noreturn]] void run_child(
       int id,
       const Body& body,

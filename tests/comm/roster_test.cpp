@@ -33,6 +33,39 @@ TEST(Roster, WhoLeftIsNotLostAfterwards) {
   EXPECT_EQ(roster.state(0), MemberState::left);
 }
 
+TEST(Roster, NewcomersHaveIdsOfTheirOwn) {
+  auto none = Roster::create(2);
+  EXPECT_FALSE(none.takes_newcomers());
+  EXPECT_EQ(none.add_newcomer(), std::nullopt);
+
+  auto roster = Roster::create(2, 2);
+  EXPECT_TRUE(roster.takes_newcomers());
+  EXPECT_FALSE(roster.is_anybody_there());
+  EXPECT_EQ(roster.add_newcomer(), 2);
+  EXPECT_EQ(roster.size(), 2);
+  EXPECT_EQ(roster.num_ids(), 3);
+  EXPECT_TRUE(roster.is_joining(2));
+  EXPECT_FALSE(roster.is_joining(1));
+  roster.join(2);
+  EXPECT_FALSE(roster.is_anybody_there());
+  roster.has_joined(2);
+  EXPECT_TRUE(roster.is_anybody_there());
+  EXPECT_EQ(roster.add_newcomer(), 3);
+  EXPECT_EQ(roster.add_newcomer(), std::nullopt);
+  EXPECT_THROW(roster.join(4), ConfigError);
+}
+
+TEST(Roster, TellsWhereToMeet) {
+  auto roster = Roster::create(1, 1);
+  EXPECT_EQ(roster.where_to_meet().number, 0U);
+  roster.say_where_to_meet({.pid = 4'000'000, .fd = 12});
+  const auto first = roster.where_to_meet();
+  EXPECT_EQ(first.segment.pid, 4'000'000);
+  EXPECT_EQ(first.segment.fd, 12);
+  roster.say_where_to_meet({.pid = 4'000'000, .fd = 12});
+  EXPECT_NE(roster.where_to_meet().number, first.number);
+}
+
 TEST(Roster, WhoNeverCameCanBeLost) {
   auto roster = Roster::create(2);
   roster.mark_lost(1);

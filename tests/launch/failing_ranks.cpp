@@ -1,12 +1,15 @@
 // What ranks do whose end the tests of failure watch.
 #include <ATen/ops/ones.h>
+#include <torch/nn/modules/linear.h>
 #include <zero/zero.h>
 
 #include <chrono>
 #include <csignal>
 #include <cstdlib>
 #include <cstring>
+#include <filesystem>
 #include <iostream>
+#include <memory>
 #include <string>
 #include <thread>
 
@@ -96,6 +99,55 @@ int shrink(const std::string& how, const std::string& lost) {
   }
 }
 
+// Trains until there is a file "end" in the folder that MARKS names. Each of
+// the ranks in `lost` is lost in the third step in the way that `how` says:
+// "kill" or "exit"; who is started in its place trains with the others, unless
+// how is "again": then it ends at once; or "late": then it never comes.
+int train(const std::string& how, const std::string& lost) {
+  const bool is_newcomer = std::getenv("ZERO_NEWCOMER") != nullptr;
+  if (is_newcomer && how == "again") {
+    std::_Exit(4);
+  }
+  if (is_newcomer && how == "late") {
+    std::this_thread::sleep_for(std::chrono::hours(1));
+  }
+  const World world = init({.timeout_seconds = 10});
+  const std::string number = std::getenv("ZERO_RANK");
+  const auto model = std::make_shared<torch::nn::LinearImpl>(3, 1);
+  Engine engine(world, model);
+  const std::string end = std::string(std::getenv("MARKS")) + "/end";
+  int size = 0;
+  float is_end = 0;
+  while (is_end == 0) {
+    engine.run([&](int64_t) {
+      return model->forward(torch::ones({2, 3})).pow(2).mean();
+    });
+    if (size != world.size()) {
+      size = world.size();
+      std::cout << "step " << engine.global_step() << ", now one of " << size
+                << std::endl;
+    }
+    if (!is_newcomer && engine.global_step() == 3 &&
+        lost.find(number) != std::string::npos) {
+      if (how == "exit") {
+        std::_Exit(3);
+      }
+      ::raise(SIGKILL);
+    }
+    at::Tensor ends = at::zeros({1});
+    ends.fill_(std::filesystem::exists(end) ? 1 : 0);
+    try {
+      world.communicator().all_reduce(ends).wait();
+      is_end = ends.item<float>();
+    } catch (const PeerLost&) {
+      engine.recover();
+    }
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  }
+  std::cout << "done as one of " << world.size() << std::endl;
+  return 0;
+}
+
 } // namespace
 } // namespace zero::test
 
@@ -109,7 +161,11 @@ int main(int argc, char** argv) {
   if (argc == 4 && std::strcmp(argv[1], "shrink") == 0) {
     return zero::test::shrink(argv[2], argv[3]);
   }
-  std::cerr << "usage: failing_ranks act RANK | lose HOW | shrink HOW RANKS"
+  if (argc == 4 && std::strcmp(argv[1], "train") == 0) {
+    return zero::test::train(argv[2], argv[3]);
+  }
+  std::cerr << "usage: failing_ranks act RANK | lose HOW | shrink HOW RANKS | "
+               "train HOW RANKS"
             << std::endl;
   return 2;
 }

@@ -262,13 +262,14 @@ def try_seed(options, seed, work, expected):
     return True
 
 
-def run_seeds(about, name, undisturbed, try_seed):
+def run_seeds(about, name, undisturbed, try_seed, add_options=lambda parser: None):
     """The program of a script like this one: expects of every seed what undisturbed() gave."""
     parser = argparse.ArgumentParser(description=about, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--zero", type=pathlib.Path, required=True, help="the program")
     parser.add_argument("--count", type=int, default=5, help="how many seeds")
     parser.add_argument("--first", type=int, default=1, help="the first seed")
     parser.add_argument("--seed", type=int, help="only this one")
+    add_options(parser)
     options = parser.parse_args()
     options.zero = options.zero.resolve()
     work = pathlib.Path(tempfile.mkdtemp(prefix=f"zero-{name}-"))

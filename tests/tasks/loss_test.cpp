@@ -1,4 +1,4 @@
-// Runs of `zero train --on-loss shrink` that lose ranks.
+// Runs of `zero train --on-loss shrink` and `replace` that lose ranks.
 #include <cmath>
 
 #include "tasks/train_fixture.h"
@@ -9,6 +9,7 @@ namespace {
 class LossTest : public TrainTest {
  protected:
   static constexpr int64_t kNumSteps = 12;
+  static constexpr int64_t kManySteps = 300;
 
   // With SGD, so that a difference by rounding stays one.
   json config() const {
@@ -22,14 +23,28 @@ class LossTest : public TrainTest {
     return config;
   }
 
+  // Long enough for a new process to come, and so tame that rounding stays
+  // what it is.
+  json long_config() const {
+    json longer = config();
+    longer["model"]["n_embd"] = 64;
+    longer["model"]["block_size"] = 32;
+    longer["train"]["steps"] = kManySteps;
+    longer["train"]["evaluate_every"] = 100;
+    longer["train"]["save_every"] = 75;
+    longer["optimizer"]["params"]["lr"] = 0.01;
+    return longer;
+  }
+
   Strings losing(
       const json& config,
       int ranks,
       const std::string& out,
-      const std::string& failpoint) const {
+      const std::string& failpoint,
+      const std::string& on_loss = "shrink") const {
     Strings words{"/usr/bin/env", "ZERO_FAILPOINT=" + failpoint};
     for (const auto& word :
-         command(config, ranks, out, {"--on-loss", "shrink"})) {
+         command(config, ranks, out, {"--on-loss", on_loss})) {
       words.push_back(word);
     }
     return words;
@@ -127,6 +142,54 @@ TEST_F(LossTest, WhatOneRankHasSavedAloneIsGoneOnFrom) {
   Job resumed(command(longer, 3, "run", {"--resume"}));
   ASSERT_EQ(resumed.wait(), 0) << resumed.out() << resumed.err();
   EXPECT_EQ(losses_by_step("run").size(), kNumSteps + 2);
+}
+
+TEST_F(LossTest, ALostRankIsReplaced) {
+  Job undisturbed(command(long_config(), 3, "undisturbed"));
+  ASSERT_EQ(undisturbed.wait(), 0) << undisturbed.err();
+  int number = 0;
+  for (const std::string failpoint :
+       {"engine.moment:kill@300:1",
+        "engine.moment:kill@300:0",
+        "engine.moment:kill@301:0,engine.moment:kill@650:2",
+        // The first that takes a place is number 3.
+        "engine.moment:kill@300:1,recovery.moment:kill@5:3",
+        "engine.moment:kill@300:1,train.moment:kill@2:3",
+        "engine.moment:kill@300:1,engine.moment:kill@3500:0"}) {
+    SCOPED_TRACE(failpoint);
+    const std::string out = "run" + std::to_string(number++);
+    Job job(losing(long_config(), 3, out, failpoint, "replace"));
+    ASSERT_EQ(job.wait(), 0) << job.out() << job.err();
+    EXPECT_TRUE(has(job.err(), " is started in place of rank ")) << job.err();
+    EXPECT_GE(num_lines_with(job.out(), "joined   rank "), 1) << job.out();
+    EXPECT_TRUE(job.nothing_left());
+    expect_same_as_undisturbed(out);
+    EXPECT_TRUE(
+        has(test::read_file(path(out) + "/report.html"), "joined   rank "));
+    EXPECT_EQ(last_epoch(out), last_epoch("undisturbed"));
+  }
+}
+
+TEST_F(LossTest, ABatchGrowsAgainWithTheRanks) {
+  json shrinking = long_config();
+  shrinking["train"]["batch_on_loss"] = "shrink";
+  Job job(losing(shrinking, 3, "run", "engine.moment:kill@300:1", "replace"));
+  ASSERT_EQ(job.wait(), 0) << job.out() << job.err();
+  EXPECT_GE(num_lines_with(job.out(), "joined   rank "), 1) << job.out();
+  std::vector<double> epochs;
+  for (const auto& line : metrics("run")) {
+    if (line.contains("loss")) {
+      epochs.push_back(line["epoch"]);
+    }
+  }
+  ASSERT_EQ(epochs.size(), kManySteps);
+  const double whole = epochs.front(); // 12 samples
+  std::vector<double> steps;
+  for (size_t i = 1; i < epochs.size(); ++i) {
+    steps.push_back(epochs[i] - epochs[i - 1]);
+  }
+  EXPECT_NEAR(std::ranges::min(steps), whole * 8 / 12, whole * 1e-3);
+  EXPECT_NEAR(steps.back(), whole, whole * 1e-3);
 }
 
 TEST_F(LossTest, WithoutTheOptionTheJobEnds) {

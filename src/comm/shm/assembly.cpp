@@ -10,6 +10,7 @@ namespace zero::comm {
 
 namespace {
 
+enum Arrival : uint32_t { kNotHere, kArrived, kLetsIn };
 enum Attachment : uint32_t { kNotYet, kAttached, kGaveUp, kFailed };
 
 constexpr std::chrono::milliseconds kSlice(20);
@@ -19,9 +20,10 @@ constexpr std::chrono::milliseconds kSlice(20);
 struct Assembly::Area {
   std::atomic<uint32_t> bell; // changes whenever anything else does
 
-  // A word for each rank follows, then the rounds.
-  std::atomic<uint32_t>& arrived(int rank) {
-    return reinterpret_cast<std::atomic<uint32_t>*>(this + 1)[rank];
+  // A word for each rank follows; one for each guest, with its id + 1; and the
+  // rounds.
+  std::atomic<uint32_t>& arrived(int place) {
+    return reinterpret_cast<std::atomic<uint32_t>*>(this + 1)[place];
   }
 };
 
@@ -53,9 +55,31 @@ struct Assembly::Round {
   }
 };
 
-size_t Assembly::bytes_for(int num_ranks) {
-  const auto n = static_cast<size_t>(num_ranks);
-  return sizeof(Area) + n * sizeof(uint32_t) + n * Round::bytes_for(num_ranks);
+size_t Assembly::bytes_for(int num_ranks, int num_guests) {
+  const int num_places = num_ranks + num_guests;
+  const auto n = static_cast<size_t>(num_places);
+  return sizeof(Area) + n * sizeof(uint32_t) + n * Round::bytes_for(num_places);
+}
+
+std::optional<int> Assembly::take_place(
+    std::byte* area,
+    int num_ranks,
+    int num_guests,
+    int id) {
+  const auto self = static_cast<uint32_t>(id) + 1;
+  for (int place = num_ranks; place < num_ranks + num_guests; ++place) {
+    uint32_t taken = 0;
+    auto& word = reinterpret_cast<Area*>(area)->arrived(place);
+    if (word.compare_exchange_strong(taken, self) || taken == self) {
+      return place;
+    }
+  }
+  return std::nullopt;
+}
+
+int Assembly::guest_at(std::byte* area, int num_ranks, int place) {
+  ZERO_CHECK(place >= num_ranks);
+  return static_cast<int>(reinterpret_cast<Area*>(area)->arrived(place)) - 1;
 }
 
 Assembly::Assembly(std::byte* area, Participant participant)
@@ -75,9 +99,9 @@ int Assembly::first_arrived(std::byte* area, int num_ranks) {
 }
 
 Assembly::Round& Assembly::round(int number) const {
-  const auto n = static_cast<size_t>(participant_.size);
+  const auto n = static_cast<size_t>(num_places());
   const size_t offset = sizeof(Area) + n * sizeof(uint32_t) +
-      static_cast<size_t>(number) * Round::bytes_for(participant_.size);
+      static_cast<size_t>(number) * Round::bytes_for(num_places());
   return *reinterpret_cast<Round*>(area_ + offset);
 }
 
@@ -108,10 +132,10 @@ void Assembly::wait_until(
 }
 
 Assembly::Outcome Assembly::run() {
-  area().arrived(participant_.rank) = 1;
+  area().arrived(participant_.rank) = participant_.lets_in ? kLetsIn : kArrived;
   ring();
   wait_for_arrivals();
-  for (int number = 0; number < participant_.size; ++number) {
+  for (int number = 0; number < num_places(); ++number) {
     auto& current = round(number);
     wait_for_proposal(current);
     Outcome outcome;
@@ -145,10 +169,13 @@ void Assembly::propose(Round& round) {
     return;
   }
   std::vector<int> members;
-  for (int rank = 0; rank < participant_.size; ++rank) {
-    if (area().arrived(rank) != 0 && !participant_.gone(rank)) {
-      members.push_back(rank);
-      round.listed(rank) = 1;
+  bool lets_in = true;
+  for (int place = 0; place < num_places(); ++place) {
+    const bool is_rank = place < participant_.size;
+    if ((is_rank || lets_in) && is_there(place)) {
+      members.push_back(place);
+      round.listed(place) = 1;
+      lets_in = lets_in && (!is_rank || area().arrived(place) == kLetsIn);
     }
   }
   try {
@@ -165,10 +192,14 @@ void Assembly::propose(Round& round) {
   ring();
 }
 
+bool Assembly::is_there(int place) const {
+  return area().arrived(place) != kNotHere && !participant_.gone(place);
+}
+
 void Assembly::wait_for_proposal(Round& round) {
   const auto lowest_living = [this] {
     int rank = 0;
-    while (area().arrived(rank) == 0 || participant_.gone(rank)) {
+    while (!is_there(rank)) {
       ++rank; // ends at this rank at the latest
     }
     return rank;
@@ -190,7 +221,6 @@ void Assembly::wait_for_proposal(Round& round) {
 
 // Steps 2 and 3: false when the round has failed.
 bool Assembly::join(Round& round, Outcome& outcome) {
-  const int claimer = static_cast<int>(round.claimer.load()) - 1;
   if (round.proposal == Round::kNone) {
     return false;
   }
@@ -200,12 +230,28 @@ bool Assembly::join(Round& round, Outcome& outcome) {
         base::rank_prefix(participant_.rank, participant_.size),
         participant_.purpose,
         ": rank ",
-        claimer,
+        static_cast<int>(round.claimer.load()) - 1,
         " could not make the shared memory; its own message says why"));
   }
-  for (int rank = 0; rank < participant_.size; ++rank) {
-    if (round.listed(rank) != 0) {
-      outcome.members.push_back(rank);
+  if (!map(round, outcome)) {
+    return false;
+  }
+  bool failed = false;
+  wait_until(
+      [&] {
+        failed = has_failed(round, outcome);
+        return failed || missing_of(round, outcome) < 0;
+      },
+      [&] { return missing_of(round, outcome); });
+  return !failed;
+}
+
+// Step 2: false if the claimer is gone, and the segment with it.
+bool Assembly::map(Round& round, Outcome& outcome) {
+  const int claimer = static_cast<int>(round.claimer.load()) - 1;
+  for (int place = 0; place < num_places(); ++place) {
+    if (round.listed(place) != 0) {
+      outcome.members.push_back(place);
     }
   }
   try {
@@ -224,37 +270,65 @@ bool Assembly::join(Round& round, Outcome& outcome) {
     return false;
   }
   ring();
-  const auto missing = [&] {
-    for (int rank : outcome.members) {
-      if (round.attached(rank) == kNotYet) {
-        return rank;
+  return true;
+}
+
+int Assembly::missing_of(Round& round, const Outcome& outcome) {
+  for (const int place : outcome.members) {
+    if (round.attached(place) == kNotYet) {
+      return place;
+    }
+  }
+  return -1;
+}
+
+bool Assembly::has_failed(Round& round, const Outcome& outcome) {
+  bool failed = false;
+  for (const int place : outcome.members) {
+    // Gone first, then attached: see Note [Assembly].
+    const bool gone = participant_.gone(place);
+    const auto attached = round.attached(place).load();
+    // A guest that has no memory for it is one less.
+    if (attached == kFailed && place < participant_.size) {
+      participant_.failed_by_another();
+      throw IoError(c10::str(
+          base::rank_prefix(participant_.rank, participant_.size),
+          participant_.purpose,
+          ": rank ",
+          place,
+          " could not map the shared memory; its own message says why"));
+    }
+    failed = failed || attached == kGaveUp || attached == kFailed ||
+        (gone && attached == kNotYet);
+  }
+  return failed;
+}
+
+std::optional<Assembly::Outcome> Assembly::look() {
+  while (looks_at_ < num_places()) {
+    auto& current = round(looks_at_);
+    if (!mapped_) {
+      const int claimer = static_cast<int>(current.claimer.load()) - 1;
+      // Looked at in this order: who is gone will not propose any more.
+      const bool is_claimer_gone = claimer >= 0 && participant_.gone(claimer);
+      if (current.proposal == Round::kNone && !is_claimer_gone) {
+        return std::nullopt;
+      }
+      Outcome outcome;
+      const bool is_listed = current.proposal == Round::kReady &&
+          current.listed(participant_.rank) != 0;
+      if (is_listed && map(current, outcome)) {
+        mapped_ = std::move(outcome);
       }
     }
-    return -1;
-  };
-  bool failed = false;
-  wait_until(
-      [&] {
-        for (int rank : outcome.members) {
-          // Gone first, then attached: see Note [Assembly].
-          const bool gone = participant_.gone(rank);
-          const auto attached = round.attached(rank).load();
-          if (attached == kFailed) {
-            participant_.failed_by_another();
-            throw IoError(c10::str(
-                base::rank_prefix(participant_.rank, participant_.size),
-                participant_.purpose,
-                ": rank ",
-                rank,
-                " could not map the shared memory; its own message says why"));
-          }
-          failed =
-              failed || attached == kGaveUp || (gone && attached == kNotYet);
-        }
-        return failed || missing() < 0;
-      },
-      missing);
-  return !failed;
+    if (mapped_ && !has_failed(current, *mapped_)) {
+      return missing_of(current, *mapped_) < 0 ? std::move(mapped_)
+                                               : std::nullopt;
+    }
+    mapped_.reset();
+    ++looks_at_;
+  }
+  return std::nullopt;
 }
 
 } // namespace zero::comm

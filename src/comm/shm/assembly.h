@@ -15,6 +15,14 @@
 // Words only ever go forward, and a dead rank writes nothing more, so all ranks
 // come to the same verdict: nobody goes on with a segment that another rank
 // gave up. Every failed round has cost a rank, so n rounds are enough.
+//
+// Note [Guests]
+// Who is not one of the old ranks may come, too, to places beyond theirs.
+// Nobody waits for guests. They are listed behind the ranks, but only if every
+// rank that is listed has come to let guests in: one that comes because another
+// was lost is somewhere else in its program than where a newcomer begins. A
+// guest proposes nothing; one that is not listed goes to where these ranks
+// meet next.
 #pragma once
 
 #include <atomic>
@@ -22,6 +30,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -44,14 +53,16 @@ class Assembly {
         build;
     // Called before it throws because of what happened to another rank.
     std::function<void()> failed_by_another = [] {};
+    int num_guests = 0; // places for them
+    bool lets_in = false; // guests
   };
 
   struct Outcome {
     std::shared_ptr<base::SharedMapping> segment;
-    std::vector<int> members; // ascending
+    std::vector<int> members; // ascending; guests from the number of ranks on
   };
 
-  static size_t bytes_for(int num_ranks);
+  static size_t bytes_for(int num_ranks, int num_guests = 0);
 
   // The lowest rank that has come here, -1 if none has.
   static int first_arrived(std::byte* area, int num_ranks);
@@ -64,12 +75,32 @@ class Assembly {
   // segment could not be made or mapped by one of the ranks.
   Outcome run();
 
+  // Of a guest, whose rank this is then: a place beyond those of the ranks, the
+  // same for the same id. Nothing if all are taken.
+  static std::optional<int> take_place(
+      std::byte* area,
+      int num_ranks,
+      int num_guests,
+      int id);
+  // The id of who is there, -1 if nobody is.
+  static int guest_at(std::byte* area, int num_ranks, int place);
+  // For a guest: takes part as far as it can without waiting. Called again and
+  // again; returns what has come about with it.
+  std::optional<Outcome> look();
+
  private:
   struct Area;
   struct Round;
 
   Area& area() const;
   Round& round(int number) const;
+  int num_places() const {
+    return participant_.size + participant_.num_guests;
+  }
+  bool is_there(int place) const;
+  bool map(Round& round, Outcome& outcome);
+  bool has_failed(Round& round, const Outcome& outcome);
+  static int missing_of(Round& round, const Outcome& outcome);
   void wait_for_arrivals();
   void propose(Round& round);
   void wait_for_proposal(Round& round);
@@ -83,6 +114,9 @@ class Assembly {
   // Of this rank's proposals, the newest last. Those of failed rounds stay
   // until all is over: a slower rank may be about to map one.
   std::vector<std::shared_ptr<base::SharedMapping>> own_segments_;
+  // Of a guest: the round it looks at, and what it has mapped of it.
+  int looks_at_ = 0;
+  std::optional<Outcome> mapped_;
 };
 
 } // namespace zero::comm

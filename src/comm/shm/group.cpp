@@ -20,6 +20,13 @@
 
 namespace zero::comm {
 
+namespace {
+
+// Newcomers that one membership has room for; more wait for the next one.
+constexpr int kGuests = 16;
+
+} // namespace
+
 std::shared_ptr<Group> Group::form(std::shared_ptr<Membership> membership) {
   Roster& roster = membership->roster();
   const int size = roster.size();
@@ -33,7 +40,10 @@ std::shared_ptr<Group> Group::form(std::shared_ptr<Membership> membership) {
            .timeout_seconds = membership->progress_timeout_seconds(),
            .gone = [&roster](int rank) { return roster.gone(rank); },
            .build =
-               [](const std::vector<int>& ids) { return Segment::create(ids); },
+               [&roster](const std::vector<int>& ids) {
+                 return Segment::create(
+                     ids, 0, roster.takes_newcomers() ? kGuests : 0);
+               },
            .failed_by_another = [&roster, id] { roster.note_victim(id); }})
           .run();
   for (int rank = 0; rank < size; ++rank) {
@@ -123,7 +133,11 @@ Group::Group(
       traffic_(std::make_shared<TrafficCounters>()),
       progress_(segment_, progress_options()) {
   ZERO_CHECK(rank_ < size(), "this rank is not in the group");
-  segment_.close_address();
+  if (segment_.num_guests() > 0 && rank_ == 0) {
+    membership_->roster().say_where_to_meet(segment_.memory()->address());
+  } else {
+    segment_.close_address();
+  }
   reach_.add(segment_.memory(), [this] {
     for (const int rank : reach_.hosts().ranks_of(reach_.host())) {
       segment_.state(rank).doorbell.ring();
@@ -351,7 +365,7 @@ std::shared_ptr<Group> Group::split(int color, int key) {
   return base::make_process_owned<Group>(membership_, std::move(segment));
 }
 
-std::shared_ptr<Group> Group::shrink() {
+std::shared_ptr<Group> Group::shrink(bool lets_in) {
   check_process();
   const std::lock_guard lock(shrink_mutex_);
   if (successor_) {
@@ -364,7 +378,8 @@ std::shared_ptr<Group> Group::shrink() {
       "shrink() returned"));
   successor_ = base::make_process_owned<Group>(
       membership_,
-      reach_.is_one_host() ? assemble_survivors() : agree_on_survivors());
+      reach_.is_one_host() ? assemble_survivors(lets_in)
+                           : agree_on_survivors());
   return successor_;
 }
 
@@ -383,28 +398,47 @@ int Group::first_to_give_up() const {
 std::vector<int> Group::ids_of(const std::vector<int>& ranks) const {
   std::vector<int> ids;
   for (const int rank : ranks) {
-    ids.push_back(ids_[static_cast<size_t>(rank)]);
+    ids.push_back(
+        rank < size() ? ids_[static_cast<size_t>(rank)]
+                      : Assembly::guest_at(segment_.assembly(), size(), rank));
   }
   return ids;
 }
 
-std::shared_ptr<base::SharedMapping> Group::assemble_survivors() {
+bool Group::is_place_gone(int place) const {
+  return place < size() ? gone(place)
+                        : membership_->roster().gone(Assembly::guest_at(
+                              segment_.assembly(), size(), place));
+}
+
+bool Group::is_guest_waiting() const {
+  for (int i = 0; i < segment_.num_guests(); ++i) {
+    const int id = Assembly::guest_at(segment_.assembly(), size(), size() + i);
+    if (id >= 0 && !membership_->roster().gone(id)) {
+      return true;
+    }
+  }
+  return false;
+}
+
+std::shared_ptr<base::SharedMapping> Group::assemble_survivors(bool lets_in) {
   auto outcome =
       Assembly(
           segment_.assembly(),
           {.rank = rank_,
            .size = size(),
-           .purpose = "shrink",
+           .purpose = lets_in ? "letting newcomers in" : "shrink",
            .timeout_seconds = membership_->progress_timeout_seconds(),
-           .gone = [this](int rank) { return gone(rank); },
+           .gone = [this](int place) { return is_place_gone(place); },
            .build =
                [this](const std::vector<int>& ranks) {
-                 return Segment::create(ids_of(ranks));
+                 return Segment::create(
+                     ids_of(ranks), 0, segment_.num_guests());
                },
            .failed_by_another =
-               [this] {
-                 membership_->roster().note_victim(membership_->id());
-               }})
+               [this] { membership_->roster().note_victim(membership_->id()); },
+           .num_guests = segment_.num_guests(),
+           .lets_in = lets_in})
           .run();
   return std::move(outcome.segment);
 }

@@ -86,8 +86,10 @@ class Group {
   uint32_t take_number(const std::vector<int64_t>& proposed) const;
 
   std::shared_ptr<Group> split(int color, int key);
-  // The same group when it is called again.
-  std::shared_ptr<Group> shrink();
+  // The same group when it is called again. With `lets_in`, guests that have
+  // come are in it if every rank calls it so.
+  std::shared_ptr<Group> shrink(bool lets_in = false);
+  bool is_guest_waiting() const;
 
   // Blocks until every rank has come here. It is not counted as the user's.
   void barrier();
@@ -132,10 +134,11 @@ class Group {
   void check_process() const;
   static void check_verifies(Roster& roster, int id);
   bool gone(int rank) const;
+  bool is_place_gone(int place) const; // of a rank, or of a guest
   // The lowest rank that has come to shrink(), -1 if none has.
   int first_to_give_up() const;
   std::vector<int> ids_of(const std::vector<int>& ranks) const;
-  std::shared_ptr<base::SharedMapping> assemble_survivors();
+  std::shared_ptr<base::SharedMapping> assemble_survivors(bool lets_in);
   std::shared_ptr<base::SharedMapping> agree_on_survivors();
   Progress::Options progress_options();
 

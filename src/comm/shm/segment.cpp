@@ -43,6 +43,7 @@ struct Segment::Header {
   uint64_t magic;
   int32_t size;
   uint32_t number;
+  int32_t num_guests;
   // The ranks' roster ids follow.
   int32_t* ids() {
     return reinterpret_cast<int32_t*>(this + 1);
@@ -51,12 +52,12 @@ struct Segment::Header {
 
 // Offsets of the parts, in bytes.
 struct Segment::Layout {
-  Layout(int size, uint32_t number)
+  Layout(int size, uint32_t number, int num_guests)
       : n(static_cast<size_t>(size)),
         depth(static_cast<size_t>(depth_for(size, number))),
         part(static_cast<size_t>(part_bytes_for(size))),
         pair(static_cast<size_t>(pair_bytes_for(size))),
-        area(Assembly::bytes_for(size)) {}
+        area(Assembly::bytes_for(size, num_guests)) {}
 
   size_t n;
   size_t depth;
@@ -77,12 +78,14 @@ struct Segment::Layout {
 
 std::shared_ptr<base::SharedMapping> Segment::create(
     const std::vector<int>& ids,
-    uint32_t number) {
+    uint32_t number,
+    int num_guests) {
   const int size = static_cast<int>(ids.size());
-  auto mapping =
-      base::SharedMapping::create("zero-group", Layout(size, number).total);
+  auto mapping = base::SharedMapping::create(
+      "zero-group", Layout(size, number, num_guests).total);
   // Fresh shared memory is zero: no counter has moved, nobody has arrived.
-  auto* header = new (mapping->data()) Header{kSegmentMagic, size, number};
+  auto* header =
+      new (mapping->data()) Header{kSegmentMagic, size, number, num_guests};
   std::copy(ids.begin(), ids.end(), header->ids());
   return mapping;
 }
@@ -92,7 +95,8 @@ Segment::Segment(std::shared_ptr<base::SharedMapping> mapping)
   std::byte* base = mapping_->data();
   const auto* header = reinterpret_cast<Header*>(base);
   if (mapping_->bytes() < base::kPage || header->magic != kSegmentMagic ||
-      Layout(header->size, header->number).total != mapping_->bytes()) {
+      Layout(header->size, header->number, header->num_guests).total !=
+          mapping_->bytes()) {
     throw CorruptionError(
         "the shared segment is not one of this version of libzero. Fix: run "
         "all ranks with one installation");
@@ -100,7 +104,7 @@ Segment::Segment(std::shared_ptr<base::SharedMapping> mapping)
   size_ = header->size;
   part_bytes_ = part_bytes_for(size_);
   pair_bytes_ = pair_bytes_for(size_);
-  const Layout layout(size_, header->number);
+  const Layout layout(size_, header->number, header->num_guests);
   depth_ = static_cast<int64_t>(layout.depth);
   states_ = reinterpret_cast<RankState*>(base + layout.states);
   pairs_ = reinterpret_cast<PairState*>(base + layout.pairs);
@@ -112,6 +116,10 @@ Segment::Segment(std::shared_ptr<base::SharedMapping> mapping)
 
 uint32_t Segment::number() const {
   return reinterpret_cast<const Header*>(mapping_->data())->number;
+}
+
+int Segment::num_guests() const {
+  return reinterpret_cast<const Header*>(mapping_->data())->num_guests;
 }
 
 std::vector<int> Segment::ids() const {

@@ -103,10 +103,12 @@ struct PairState {
 class Segment {
  public:
   // Makes a segment for the ranks with these roster ids. Over several hosts
-  // each has one of the same number.
+  // each has one of the same number. `num_guests` may come where the next
+  // membership is agreed on.
   static std::shared_ptr<base::SharedMapping> create(
       const std::vector<int>& ids,
-      uint32_t number = 0);
+      uint32_t number = 0,
+      int num_guests = 0);
 
   // Throws: CorruptionError if it is not a segment of this version.
   explicit Segment(std::shared_ptr<base::SharedMapping> mapping);
@@ -116,6 +118,7 @@ class Segment {
   }
   std::vector<int> ids() const;
   uint32_t number() const;
+  int num_guests() const;
   const std::shared_ptr<base::SharedMapping>& memory() const {
     return mapping_;
   }
