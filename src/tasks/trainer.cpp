@@ -483,15 +483,19 @@ class Trainer {
       resumed_from_ = options_.resume ? "nothing: there is no checkpoint" : "";
       return std::nullopt;
     }
-    if (loaded->sampler) {
-      position_ = loaded->sampler->position;
-    }
-    if (const auto found = loaded->notes.find(kResultsNote);
-        found != loaded->notes.end()) {
-      results_ = results_from_text(found->second);
-    }
+    go_on_from(*loaded);
     resumed_from_ = c10::str("step ", loaded->step, ", ", loaded->path);
     return loaded->step;
+  }
+
+  void go_on_from(const LoadedCheckpoint& loaded) {
+    if (loaded.sampler) {
+      position_ = loaded.sampler->position;
+    }
+    if (const auto found = loaded.notes.find(kResultsNote);
+        found != loaded.notes.end()) {
+      results_ = results_from_text(found->second);
+    }
   }
 
   // While training goes on.
@@ -549,9 +553,16 @@ class Trainer {
       saved_step = static_cast<int64_t>(row[4]) == saved_step ? saved_step : -1;
     }
     checkpoints_.agree(is_asked, saved_step);
+    const LoadedCheckpoint* loaded = nullptr; // that they went back to
+    for (size_t i = num_recoveries_; i < recoveries.size(); ++i) {
+      loaded = recoveries[i].loaded ? &*recoveries[i].loaded : loaded;
+    }
+    if (loaded != nullptr) {
+      go_back_to(*loaded);
+    }
     results_ = results_from_text(text_of_rank_0(world_, to_text(results_)));
     share_out();
-    if (rows.front()[2] == 0) {
+    if (rows.front()[2] == 0 || loaded != nullptr) {
       take_over_record();
     }
     if (record_ != nullptr) {
@@ -560,6 +571,16 @@ class Trainer {
       }
     }
     num_recoveries_ = recoveries.size();
+  }
+
+  // What was done since is done again, and written down again.
+  void go_back_to(const LoadedCheckpoint& loaded) {
+    go_on_from(loaded);
+    checkpoints_.agree(checkpoints_.is_asked(), loaded.step);
+    looked_after_ = loaded.step;
+    recorded_evaluation_ = std::min(recorded_evaluation_, loaded.step);
+    last_update_.reset();
+    record_.reset();
   }
 
   void share_out() {
@@ -573,7 +594,8 @@ class Trainer {
   }
 
   // Rank 0 is lost, and the next one goes on with its files: the last update
-  // may not be in them, nor what was found after it.
+  // may not be in them, nor what was found after it. Or they are to forget what
+  // is done again.
   void take_over_record() {
     const bool has_update =
         last_update_ && last_update_->step == engine_->global_step();
@@ -609,8 +631,15 @@ class Trainer {
         ranks,
         " after step ",
         recovery.step,
-        recovery.is_round_abandoned ? ", whose next one is run again; "
-                                    : ", whose next one was completed; ",
+        recovery.loaded ? c10::str(
+                              "; back to step ",
+                              recovery.loaded->step,
+                              ", ",
+                              recovery.loaded->path,
+                              "; ")
+            : recovery.is_round_abandoned
+            ? std::string(", whose next one is run again; ")
+            : std::string(", whose next one was completed; "),
         base::counted(recovery.num_left, "rank"),
         recovery.num_left == 1 ? " goes" : " go",
         " on after ",
