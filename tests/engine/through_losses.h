@@ -90,7 +90,7 @@ inline void expect_plain_training_of(
 // How a run is disturbed, and what it saves.
 struct Disturbance {
   std::string failpoints;
-  std::string folder; // where it saves after its first steps, until a loss
+  std::string folder; // where it saves in its first steps, until a loss
   int64_t saves_until = 0;
 };
 
@@ -99,6 +99,9 @@ inline void train_to_the_end(
     const Model& model,
     int number,
     const Disturbance& disturbance) {
+  if (disturbance.saves_until > 0 && engine.recoveries().empty()) {
+    engine.save(disturbance.folder);
+  }
   while (engine.global_step() < kStepsOfRun) {
     const auto step = static_cast<int>(engine.global_step());
     StepResult result;
@@ -132,6 +135,9 @@ inline void train_through_losses(
   for (bool is_done = false; !is_done;) {
     const size_t before = recoveries.size();
     try {
+      if (before == 0) {
+        world.barrier(); // a loss while an engine is made is the end of it
+      }
       train_to_the_end(engine, model, number, disturbance);
       const auto guard = engine.gather(*model.module);
       expect_plain_training_of(

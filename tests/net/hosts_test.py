@@ -7,6 +7,7 @@
 Exits with 77, and says why, where namespaces cannot be made or no MPI is there.
 """
 import argparse
+import json
 import os
 import pathlib
 import random
@@ -279,11 +280,64 @@ def check_losing_hosts(mpi, program, work):
         training.check_losses(expected[1])
 
 
+CONFIG = {
+    "model": {"type": "gpt", "n_layer": 1, "n_head": 2, "n_embd": 16, "block_size": 16, "dropout": 0},
+    "data": {"type": "text", "path": "text.txt"},
+    "train": {"steps": 400, "evaluate_samples": 8, "report_every": 1, "save_every": 10},
+    "train_batch_size": 12,
+    "train_micro_batch_size_per_gpu": 1,
+    "optimizer": {"type": "AdamW", "params": {"lr": 0.001}},
+    "zero_optimization": {"stage": 2},
+}
+
+
+def metrics_of(folder, key):
+    path = folder / "metrics.jsonl"
+    lines = [json.loads(line) for line in path.read_text().splitlines() if line.endswith("}")] if path.exists() else []
+    return [line for line in lines if key in line]
+
+
+def check_trainer(mpi, program, work):
+    """`zero train` goes on by itself when a host is lost, from its copy or from the last checkpoint."""
+    zero = str(pathlib.Path(program).parent / "zero")
+    chance = random.Random(1)
+    for copies in (1, 0):
+        with Hosts(2) as hosts, tempfile.TemporaryDirectory() as name:
+            folder = pathlib.Path(name)
+            text = folder / "text.txt"
+            text.write_text(" ".join(chance.choice("the cat sat on a mat and ran".split()) for _ in range(4000)))
+            config = {**CONFIG, "data": {"type": "text", "path": str(text)}, "libzero": {"redundancy": copies}}
+            (folder / "config.json").write_text(json.dumps(config))
+            alone = subprocess.run([zero, "train", str(folder / "config.json"), "-n", "4", "--out", str(folder / "a")],
+                                   capture_output=True, text=True, timeout=DEADLINE)
+            assert alone.returncode == 0, alone.stdout + alone.stderr
+            job = mpi.launch(hosts, 2, [zero, "train", str(folder / "config.json"), "--out", str(folder / "b")], work)
+            deadline = time.time() + DEADLINE
+            while len(metrics_of(folder / "b", "loss")) < 25:
+                assert time.time() < deadline and job.poll() is None, finish(job)
+                time.sleep(0.02)
+            for process in hosts.processes(hosts.names[1]):
+                if b"zero\0train" in pathlib.Path(f"/proc/{process}/cmdline").read_bytes():
+                    os.kill(process, signal.SIGKILL)
+            out = finish(job)
+            expected = {line["step"]: line["loss"] for line in metrics_of(folder / "a", "loss")}
+            steps = [line["step"] for line in metrics_of(folder / "b", "loss")]
+            assert steps == list(range(1, 401)), f"{steps}\n{out}"
+            for line in metrics_of(folder / "b", "loss"):
+                reference = expected[line["step"]]
+                assert abs(line["loss"] - reference) <= 1e-3 * reference, f"{line}\n{reference}\n{out}"
+            notes = [line["note"] for line in metrics_of(folder / "b", "note")]
+            found = [note for note in notes if note.startswith("lost ") and ("back to step" in note) != bool(copies)]
+            assert len(found) == 1, f"{notes}\n{out}"
+        print(f"{mpi.name}: zero train goes on {'from the copy' if copies else 'from its checkpoint'}", flush=True)
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--program", required=True)
     parser.add_argument("--mpis", required=True, type=pathlib.Path)
     parser.add_argument("--faults", type=int, default=0, help="how many seeded faults, with Open MPI")
+    parser.add_argument("--only", help="the check whose name ends so, with Open MPI")
     parser.add_argument("--first-fault", type=int, default=0, help="the first one's seed")
     options = parser.parse_args()
     mpis = [mpi for mpi in (Mpi("openmpi", options.mpis), Mpi("mpich", options.mpis)) if mpi.exists()]
@@ -300,6 +354,9 @@ def main():
             for seed in range(options.first_fault, options.first_fault + options.faults):
                 check_fault(mpis[0], program, pathlib.Path(folder), seed, expected)
             return 0
+        if options.only:
+            globals()[f"check_{options.only}"](mpis[0], program, pathlib.Path(folder))
+            return 0
         for mpi in mpis:
             check_collectives(mpi, program, pathlib.Path(folder))
             check_own_mpi(mpi, program, pathlib.Path(folder))
@@ -310,6 +367,7 @@ def main():
                 check_loss(mpi, program, pathlib.Path(folder))
                 check_going_on(mpi, program, pathlib.Path(folder))
                 check_losing_hosts(mpi, program, pathlib.Path(folder))
+                check_trainer(mpi, program, pathlib.Path(folder))
     return 0
 
 
