@@ -57,8 +57,7 @@ struct WindowState {
   bool is_kept_here(int other) const {
     return is_here(other) ||
         (has_copies &&
-         reach->hosts().keeper(reach->hosts().host_of(other)) ==
-             reach->host());
+         reach->hosts().keeper(reach->hosts().host_of(other)) == reach->host());
   }
 
   // A rank whose host has what another rank has or had, also when that one is

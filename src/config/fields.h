@@ -55,10 +55,7 @@ inline constexpr Range kCount{
 inline constexpr Range kWholeNotNegative{
     .expected = "a whole number of at least 0",
     .low = 0};
-inline constexpr Range kZeroOrOne{
-    .expected = "0 or 1",
-    .low = 0,
-    .high = 1};
+inline constexpr Range kZeroOrOne{.expected = "0 or 1", .low = 0, .high = 1};
 inline constexpr Range kStage{
     .expected = "a stage from 0 to 3",
     .low = 0,

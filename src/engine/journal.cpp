@@ -33,16 +33,14 @@ uint64_t word_of(uint64_t round, Phase phase) {
 
 Journal::Journal(const std::shared_ptr<comm::Group>& group, int64_t chunk_bytes)
     : chunk_bytes_(base::round_up(chunk_bytes, base::kCacheLine)),
-      agreement_bytes_(
-          base::round_up(
-              group->size() * static_cast<int64_t>(sizeof(Contribution)),
-              base::kCacheLine)),
+      agreement_bytes_(base::round_up(
+          group->size() * static_cast<int64_t>(sizeof(Contribution)),
+          base::kCacheLine)),
       rank_(group->rank()),
       size_(group->size()),
-      window_(
-          comm::make_window(
-              group,
-              base::kCacheLine + 2 * agreement_bytes_ + 2 * chunk_bytes_)) {}
+      window_(comm::make_window(
+          group,
+          base::kCacheLine + 2 * agreement_bytes_ + 2 * chunk_bytes_)) {}
 
 Journal::Words& Journal::words(int rank) const {
   return *reinterpret_cast<Words*>(window_->data(rank));

@@ -80,8 +80,7 @@ EngineState::EngineState(
     // hosts only if they are not the same.
     auto own = holders;
     if (shard::has_copies_of_nobody(*partition)) {
-      const auto sums =
-          exchange({shard::checksum_of_copies(*partition)});
+      const auto sums = exchange({shard::checksum_of_copies(*partition)});
       if (sums[static_cast<size_t>(rank())] == sums.front()) {
         own.of_copies = before.rank();
       }
@@ -108,8 +107,8 @@ EngineState::EngineState(
       optimizer_(before.optimizer_),
       num_states_(before.num_states_),
       has_own_optimizer_(before.has_own_optimizer_) {
-  const auto said = exchange(
-      {static_cast<int64_t>(before.round_), before.global_step_});
+  const auto said =
+      exchange({static_cast<int64_t>(before.round_), before.global_step_});
   for (size_t i = 0; i < said.size(); i += 2) {
     round_ = std::max(round_, static_cast<uint64_t>(said[i]));
     global_step_ = std::max(global_step_, said[i + 1]);
@@ -135,8 +134,8 @@ std::vector<int> EngineState::holders(const comm::Group& survivors) const {
   std::vector<int> all;
   for (int rank = 0; rank < size(); ++rank) {
     const int host = hosts.host_of(rank);
-    int holder = std::ranges::find(left, rank) != left.end() ? rank
-                                                             : one_of(host);
+    int holder =
+        std::ranges::find(left, rank) != left.end() ? rank : one_of(host);
     if (holder < 0 && keeps_copies()) {
       holder = one_of(hosts.keeper(host));
     }

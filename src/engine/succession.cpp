@@ -260,9 +260,7 @@ void Succession::go_back_with(comm::Group& survivors) {
     give_up("nothing has been saved");
   }
   next_ = std::make_unique<EngineState>(
-      *state_,
-      survivors.split(0, survivors.rank()),
-      EngineState::Emptied{});
+      *state_, survivors.split(0, survivors.rank()), EngineState::Emptied{});
   const int64_t reached = next_->global_step();
   base::failpoint("recovery.moment");
   try {

@@ -107,8 +107,8 @@ std::vector<Update::Run> Update::runs_of(int rank) const {
       const int64_t shard_gap =
           part.shard_offset - (last.first.shard_offset + last.numel);
       const bool together = last.first.partition == part.partition &&
-          last.first.owner == part.owner &&
-          gap >= 0 && gap < shard::Layout::kAlignment && gap == shard_gap;
+          last.first.owner == part.owner && gap >= 0 &&
+          gap < shard::Layout::kAlignment && gap == shard_gap;
       if (together && last.group == group && last.step == step) {
         last.numel += gap + part.range.numel();
         continue;

@@ -341,8 +341,7 @@ std::vector<comm::KeptPart> Partition::kept_parts(int rank) const {
       return;
     }
     if (home == Home::shard) {
-      parts.push_back(
-          {rank, area, layout_.shard_numel(rank) * element_bytes});
+      parts.push_back({rank, area, layout_.shard_numel(rank) * element_bytes});
       return;
     }
     for (int bucket = 0; bucket < layout_.num_buckets(); ++bucket) {

@@ -101,8 +101,7 @@ int64_t checksum_of_copies(const Partition& partition) {
   const int rank = partition.rank();
   int64_t sum =
       checksum(partition.parameter_at(rank, 0, 0), partition.element_bytes());
-  for (int state = 0;
-       partition.trainable() && state < partition.num_states();
+  for (int state = 0; partition.trainable() && state < partition.num_states();
        ++state) {
     sum = 31 * sum +
         checksum(
@@ -134,8 +133,7 @@ void repartition(
         const auto& here = hosts.ranks_of(reach->host());
         if (bucket % static_cast<int>(here.size()) ==
             hosts.local_rank(to.rank())) {
-          visit(
-              {.rank = to.rank(), .range = to.layout().bucket(bucket)});
+          visit({.rank = to.rank(), .range = to.layout().bucket(bucket)});
         }
         continue;
       }

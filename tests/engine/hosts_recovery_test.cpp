@@ -71,7 +71,10 @@ int kill_at_moments_on(
     const int rank = moment % static_cast<int>(layout.size());
     SCOPED_TRACE(c10::str("rank ", rank, " killed at moment ", moment));
     const auto dead = killed_on_hosts(
-        layout, "moe", config, {.kills = {{rank, at("engine.moment", moment)}}});
+        layout,
+        "moe",
+        config,
+        {.kills = {{rank, at("engine.moment", moment)}}});
     if (dead.empty() || ::testing::Test::HasFailure()) {
       return moment;
     }
@@ -228,8 +231,7 @@ TEST_F(SavedHostsRecovery, TheLossOfTwoNeighboursGoesBackToTheLastCheckpoint) {
         {0, 1, 2, 3},
         "moe",
         with_copies(recovery_config(setting)),
-        {.kills =
-             {{1, at("engine.moment", 60)}, {2, at("engine.moment", 60)}},
+        {.kills = {{1, at("engine.moment", 60)}, {2, at("engine.moment", 60)}},
          .folder = next_folder(),
          .saves_until = 1});
     EXPECT_EQ(dead, (std::set<int>{1, 2}));

@@ -208,8 +208,7 @@ TEST(EngineOnHosts, CopiesCostWhatTheRulesSay) {
           engine.backward(net->forward(torch::ones({2, 64})).sum());
           engine.step();
           const int64_t kept = stage == 0 ? 0 : p / ranks;
-          EXPECT_EQ(
-              engine.memory().copies, (stage == 3 ? 4 : 3) * kept);
+          EXPECT_EQ(engine.memory().copies, (stage == 3 ? 4 : 3) * kept);
           EXPECT_EQ(engine.traffic().copies, kept);
           const int64_t between_hosts =
               sum_over_ranks(rank.world, engine.traffic().inter_node);

@@ -1,6 +1,6 @@
-// Defines a training in which ranks are killed, and what those who are left must
-// have when it is over: the parameters that plain libtorch gets from the same
-// batches.
+// Defines a training in which ranks are killed, and what those who are left
+// must have when it is over: the parameters that plain libtorch gets from the
+// same batches.
 //
 //   train_through_losses(world, "moe", config, at("engine.moment", 7));
 #pragma once
