@@ -130,6 +130,9 @@ struct LibzeroConfig {
   std::optional<double> timeout_seconds; // heartbeat
   std::optional<double> progress_timeout_seconds;
   OnPeerLost on_peer_lost = OnPeerLost::resume;
+  // Over several hosts: on how many other hosts there is a copy of what a host
+  // alone has, 0 or 1. With one, the loss of a host is survived from memory.
+  int64_t redundancy = 0;
   // Stages 2 and 3 with gradient accumulation. shard: every micro-step is
   // reduced, no rank keeps full gradients. full: one reduction at the boundary.
   Accumulate accumulate = Accumulate::shard;

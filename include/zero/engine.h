@@ -30,6 +30,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -49,6 +50,7 @@ class BackgroundSaver;
 struct StepResult {
   bool updated = false; // false while gradients accumulate
   bool abandoned = false; // the round must be run again, from its first batch
+  int64_t steps_lost = 0; // then: updates before it that are undone, too
   double grad_norm = 0; // before clipping, of the mean over all ranks
   double lr = 0; // that this update had
   int64_t step = 0; // updates so far, this one too
@@ -62,6 +64,10 @@ struct Recovery {
   int64_t step = 0; // updates before it
   bool is_round_abandoned = false; // it was run again; else it was completed
   int num_left = 0; // ranks that go on, newcomers too
+  // Over several hosts, if nobody who is left had what the lost ones had: the
+  // checkpoint that they went back to, and the updates since.
+  std::optional<LoadedCheckpoint> loaded = {};
+  int64_t steps_lost = 0;
   double seconds = 0; // from when this rank noticed until it went on
 };
 
@@ -73,6 +79,7 @@ struct MemoryAccount {
   int64_t gathered_peak = 0;
   int64_t gradients = 0;
   int64_t optimizer = 0;
+  int64_t copies = 0; // of what other hosts have, for when one is lost
   int64_t buffers = 0; // gradients on their way to other ranks
   int64_t spilled = 0; // gradients kept back because ranks differ
 };
@@ -81,6 +88,7 @@ struct MemoryAccount {
 struct EngineTraffic {
   int64_t intra_node = 0;
   int64_t inter_node = 0;
+  int64_t copies = 0; // of these, for copies that are kept here
   int64_t control = 0; // agreement on norms and the like
 };
 
@@ -151,8 +159,8 @@ class Engine {
   // backward() and step() do by themselves. The round is to be run from its
   // first micro-batch. Collective over those who are left, each of which calls
   // this or is in such a call. Does nothing if nobody is lost. Throws: PeerLost
-  // if that cannot be, such as over several hosts; in a handler, what that
-  // handles.
+  // if that cannot be, such as where MPI does not survive it; in a handler,
+  // what that handles.
   void recover();
 
   // All times that ranks were lost and the others went on, or newcomers came;

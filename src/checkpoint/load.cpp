@@ -14,6 +14,7 @@
 #include "checkpoint/checkpoint_folder.h"
 #include "checkpoint/checkpoint_reader.h"
 #include "checkpoint/random_state.h"
+#include "checkpoint/remember_saved.h"
 #include "checkpoint/vote.h"
 #include "engine/succession.h"
 
@@ -390,6 +391,15 @@ LoadedCheckpoint load_newest(
 
 } // namespace
 
+void checkpoint::remember_saved(
+    engine::Succession& succession,
+    const std::string& folder) {
+  succession.remember_saved([folder](EngineState& state) {
+    const c10::NoGradGuard no_grad;
+    return load_newest(state, folder, {});
+  });
+}
+
 LoadedCheckpoint Engine::load(
     const std::string& folder,
     const LoadOptions& options) {
@@ -399,7 +409,11 @@ LoadedCheckpoint Engine::load(
   }
   auto& state = succession_->state();
   try {
-    return load_newest(state, folder, options);
+    auto loaded = load_newest(state, folder, options);
+    if (!options.weights_only) {
+      checkpoint::remember_saved(*succession_, folder);
+    }
+    return loaded;
   } catch (const CommError&) {
     // Some ranks may have loaded it all, and others not.
     state.fail_for_good(std::make_exception_ptr(CommError(c10::str(

@@ -6,12 +6,14 @@
 
 #include <algorithm>
 #include <chrono>
+#include <utility>
 
 #include "base/activity.h"
 #include "base/utc_time.h"
 #include "checkpoint/background_saver.h"
 #include "checkpoint/manifest.h"
 #include "checkpoint/random_state.h"
+#include "checkpoint/remember_saved.h"
 #include "checkpoint/shard_writer.h"
 #include "checkpoint/write_checkpoint.h"
 #include "engine/succession.h"
@@ -151,8 +153,10 @@ std::string Engine::save(const std::string& folder, const SaveOptions& options)
   }
   auto& state = succession_->state();
   auto snapshot = snapshot_of(state, options);
-  return checkpoint::write_checkpoint(
+  auto path = checkpoint::write_checkpoint(
       *state.group(), {folder, options.keep}, snapshot);
+  checkpoint::remember_saved(*succession_, folder);
+  return path;
 }
 
 SaveHandle Engine::save_async(
@@ -164,8 +168,10 @@ SaveHandle Engine::save_async(
   if (!saver_ || !saver_->serves(state.group())) {
     saver_ = std::make_shared<checkpoint::BackgroundSaver>(state.group());
   }
-  return SaveHandle(
-      saver_->begin({folder, options.keep}, snapshot_of(state, options)));
+  auto saving =
+      saver_->begin({folder, options.keep}, snapshot_of(state, options));
+  checkpoint::remember_saved(*succession_, folder);
+  return SaveHandle(std::move(saving));
 }
 
 bool SaveHandle::done() const {

@@ -2,6 +2,7 @@
 #include <zero/communicator.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "base/alignment.h"
 #include "base/error.h"
@@ -53,6 +54,7 @@ std::shared_ptr<WindowState> make_window(
     total_here += group->reach().is_here(rank) ? part : 0;
   }
   const auto own = static_cast<size_t>(group->rank());
+  total_here += options.kept_bytes_here;
   const bool lacks_common = !group->reach().is_here(0);
   total_here += lacks_common ? options.common_bytes : 0;
   const SparsePart& sparse = options.sparse;
@@ -93,6 +95,12 @@ std::shared_ptr<WindowState> make_window(
           mapping.reserve(
               static_cast<size_t>(begin), static_cast<size_t>(bytes_of_range));
         }
+        for (const auto& [rank, begin, kept_bytes] : options.kept) {
+          mapping.reserve(
+              static_cast<size_t>(
+                  state->offsets[static_cast<size_t>(rank)] + begin),
+              static_cast<size_t>(kept_bytes));
+        }
         if (lacks_common && group->rank() == group->leader_here()) {
           mapping.reserve(0, static_cast<size_t>(options.common_bytes));
         }
@@ -103,6 +111,7 @@ std::shared_ptr<WindowState> make_window(
   if (!group->reach().is_one_host()) {
     state->reach = group->reach().with_number(number);
     state->group = group;
+    state->has_copies = options.has_copies;
     // The mirror calls it no more when the window is gone.
     state->reach->add(
         state->mapping, [arrived = options.arrived, window = state.get()] {
@@ -130,23 +139,33 @@ WindowReading::WindowReading(
       continue;
     }
     for (int64_t begin = 0; begin < read.bytes; begin += kReadBytes) {
-      {
-        const std::lock_guard lock(mutex_);
-        ++num_open_;
-      }
-      window_.reach->read(
-          static_cast<size_t>(read.place + begin - window_.mapping->data()),
-          read.to + begin,
-          static_cast<size_t>(std::min(kReadBytes, read.bytes - begin)),
-          read.rank,
-          [this, rank = read.rank](bool is_there) {
-            const std::lock_guard lock(mutex_);
-            --num_open_;
-            lost_ = is_there ? lost_ : rank;
-            changed_.notify_all();
-          });
+      ask({.rank = read.rank,
+           .place = read.place + begin,
+           .to = read.to + begin,
+           .bytes = std::min(kReadBytes, read.bytes - begin)},
+          read.rank);
     }
   }
+}
+
+void WindowReading::ask(const WindowRead& read, int rank) {
+  {
+    const std::lock_guard lock(mutex_);
+    ++num_open_;
+  }
+  window_.reach->read(
+      static_cast<size_t>(read.place - window_.mapping->data()),
+      read.to,
+      static_cast<size_t>(read.bytes),
+      rank,
+      [this, read, rank](bool is_there) {
+        const std::lock_guard lock(mutex_);
+        --num_open_;
+        if (!is_there) {
+          unanswered_.push_back({read, rank});
+        }
+        changed_.notify_all();
+      });
 }
 
 WindowReading::~WindowReading() {
@@ -164,10 +183,47 @@ void WindowReading::wait() {
       copy_bytes(read.to, read.place, read.bytes);
     }
   }
-  wait_for_replies();
-  if (lost_ >= 0) {
-    window_.throw_lost(lost_);
+  std::vector<int> lost; // of those that were asked
+  for (;;) {
+    wait_for_replies();
+    // Nothing is open any more: nobody adds to it.
+    const auto again = std::exchange(unanswered_, {});
+    if (again.empty()) {
+      return;
+    }
+    for (const auto& each : again) {
+      lost.push_back(each.asked);
+    }
+    for (const auto& [read, asked] : again) {
+      const int other = window_.who_has(read.rank, lost);
+      if (other < 0) {
+        window_.throw_lost(asked);
+      }
+      if (window_.is_here(other)) {
+        copy_bytes(read.to, read.place, read.bytes);
+      } else {
+        ask(read, other);
+      }
+    }
   }
+}
+
+int WindowState::who_has(int rank, const std::vector<int>& but) const {
+  const auto alive = group.lock();
+  const auto lost = alive ? alive->lost_ranks() : std::vector<int>();
+  const auto& hosts = reach->hosts();
+  const auto first_on = [&](int host) {
+    for (const int other : hosts.ranks_of(host)) {
+      if (std::ranges::find(but, other) == but.end() &&
+          std::ranges::find(lost, other) == lost.end()) {
+        return other;
+      }
+    }
+    return -1;
+  };
+  const int host = hosts.host_of(rank);
+  const int there = first_on(host);
+  return there < 0 && has_copies ? first_on(hosts.keeper(host)) : there;
 }
 
 void WindowState::throw_if_lost(int awaited) const {

@@ -37,6 +37,7 @@ struct WindowState {
   std::vector<int64_t> offsets;
   std::optional<Reach> reach; // over several hosts
   std::weak_ptr<Group> group; // likewise
+  bool has_copies = false; // of each host's parts, on its keeper
 
   std::byte* data(int rank) const {
     return mapping->data() + offsets[static_cast<size_t>(rank)];
@@ -51,6 +52,17 @@ struct WindowState {
   bool is_here(int other) const {
     return !reach || reach->is_here(other);
   }
+
+  // Whether what that rank has can be read here.
+  bool is_kept_here(int other) const {
+    return is_here(other) ||
+        (has_copies &&
+         reach->hosts().keeper(reach->hosts().host_of(other)) == reach->host());
+  }
+
+  // A rank whose host has what another rank has or had, also when that one is
+  // lost; none of `but`, -1 if there is none.
+  int who_has(int rank, const std::vector<int>& but) const;
 
   // Over several hosts, for who waits for what another does there.
   // Throws: PeerLost.
@@ -80,7 +92,8 @@ struct WindowRead {
 };
 
 // Copies bytes of one window. Those of other hosts are asked for at once, and
-// are on their way until wait() returns, which copies those of this host.
+// are on their way until wait() returns, which copies those of this host. If a
+// rank is lost that was asked, another is that has the same.
 //
 //   WindowReading reading(window, reads);  ...  reading.wait();
 class WindowReading {
@@ -94,6 +107,12 @@ class WindowReading {
   void wait();
 
  private:
+  struct Unanswered {
+    WindowRead read; // a part of one
+    int asked = 0;
+  };
+
+  void ask(const WindowRead& read, int rank);
   void wait_for_replies();
 
   const WindowState& window_;
@@ -101,7 +120,7 @@ class WindowReading {
   std::mutex mutex_;
   std::condition_variable changed_;
   size_t num_open_ = 0; // asked for, and neither come nor given up
-  int lost_ = -1;
+  std::vector<Unanswered> unanswered_;
 };
 
 // The beginning of rank 0's part, if it is a place for what comes and goes.
@@ -117,10 +136,22 @@ struct SparsePart {
   int64_t bytes_here = 0; // of all ranks of this host
 };
 
+// Of another host's rank, memory for a copy of what it has there.
+struct KeptPart {
+  int rank = 0;
+  int64_t begin = 0; // in its part
+  int64_t bytes = 0;
+};
+
 struct WindowOptions {
   // Of rank 0's part, which every host has whole: memory for it, too.
   int64_t common_bytes = 0;
   SparsePart sparse = {};
+  // Whether hosts keep copies of each other's parts; those that this rank
+  // reserves memory for, and the bytes of all on this host.
+  bool has_copies = false;
+  std::vector<KeptPart> kept = {};
+  int64_t kept_bytes_here = 0;
   // Called by another thread after a word came from another host.
   std::function<void(const WindowState&)> arrived = {};
 };

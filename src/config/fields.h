@@ -55,6 +55,7 @@ inline constexpr Range kCount{
 inline constexpr Range kWholeNotNegative{
     .expected = "a whole number of at least 0",
     .low = 0};
+inline constexpr Range kZeroOrOne{.expected = "0 or 1", .low = 0, .high = 1};
 inline constexpr Range kStage{
     .expected = "a stage from 0 to 3",
     .low = 0,
@@ -220,6 +221,7 @@ void visit_libzero(Visitor&& visit, Owner& libzero) {
   visit(
       "progress_timeout_seconds", libzero.progress_timeout_seconds, kPositive);
   visit.word("on_peer_lost", libzero.on_peer_lost, kPeerLostWords);
+  visit("redundancy", libzero.redundancy, kZeroOrOne);
   visit.word("accumulate", libzero.accumulate, kAccumulateWords);
   visit.word("on_nonfinite", libzero.on_nonfinite, kNonfiniteWords);
   visit(

@@ -83,12 +83,14 @@ void BufferSync::offer(uint64_t rounds) const {
   if (rank_ == 0) {
     const c10::InferenceMode may_have_been_made_in_it;
     stamp(rounds) = 0;
+    window_->store_word(stamp(rounds));
     for_each_place(
         buffers_, place(rounds), [](const auto& buffer, auto* place) {
           tensor_at(buffer, place).copy_(buffer);
         });
     stamp(rounds) = rounds + 1;
     window_->store(place(rounds), bytes_);
+    window_->store_word(stamp(rounds));
   }
 }
 

@@ -54,7 +54,19 @@ StepResult Engine::run(const std::function<at::Tensor(int64_t)>& forward) {
     for (int64_t i = succession_->state().micro_step();
          i < accumulation_steps() && !result.abandoned;
          ++i) {
-      backward(forward(i));
+      at::Tensor loss;
+      try {
+        loss = forward(i);
+      } catch (const std::exception&) {
+        // Parameters that another host had may not have come.
+        if (succession_->state().group()->lost_ranks().empty()) {
+          throw;
+        }
+        recover();
+        result.abandoned = true;
+        break;
+      }
+      backward(loss);
       result = step();
     }
   } while (result.abandoned);

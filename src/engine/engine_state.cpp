@@ -165,6 +165,7 @@ EngineState::Agreement EngineState::agree(bool joined) {
   }
   // Every element counts once, on the rank that has reduced it.
   const double own = reducer_->norm_power_sum();
+  send_means();
   update_->journal().decide(round_, {own, joined});
   base::failpoint("engine.moment");
   constexpr int64_t kJoined = 1;
@@ -180,6 +181,13 @@ EngineState::Agreement EngineState::agree(bool joined) {
         {std::bit_cast<double>(all[i]), (all[i + 1] & kJoined) != 0});
     lets_in = lets_in && (all[i + 1] & kWouldLetIn) != 0;
   }
+  base::failpoint("engine.moment");
+  if (keeps_copies()) {
+    barrier(); // everybody has the means of which it keeps copies
+    base::failpoint("engine.moment");
+  }
+  update_->journal().agree(round_, contributions);
+  base::failpoint("engine.moment");
   Agreement agreement = combine(contributions);
   agreement.lets_in = lets_in;
   if (lets_in) {
@@ -260,17 +268,39 @@ void EngineState::update_own_part() {
   base::failpoint("engine.moment");
 }
 
-// To other hosts' copies.
+// To who keeps a copy of this rank's slices, and updates it with them.
+void EngineState::send_means() {
+  for (const auto* partition : trainable_) {
+    partition->send_means();
+    const int64_t bytes = partition->copied_mean_bytes();
+    copied_bytes_ += bytes;
+    group_->traffic()->count(CommOp::all_gather, bytes);
+    group_->traffic()->count_from_other_hosts(bytes);
+  }
+}
+
+// To other hosts' copies; but a keeper updates its own.
 void EngineState::send_updated() const {
   for (const auto* partition : trainable_) {
     if (partition->parameters_can_be_absent() ||
         partition->state_home() != Home::shard) {
       continue;
     }
-    for (const auto& slice : partition->updated_slices(rank())) {
-      partition->window()->store(
-          partition->parameter_at(rank(), slice.range.begin, 0),
-          slice.range.numel() * partition->element_bytes());
+    const auto& reach = partition->window()->reach;
+    if (!reach) {
+      continue;
+    }
+    const auto& hosts = reach->hosts();
+    for (int host = 0; host < hosts.num_hosts(); ++host) {
+      if (partition->has_copies() && host == hosts.keeper(reach->host())) {
+        continue;
+      }
+      for (const auto& slice : partition->updated_slices(rank())) {
+        reach->store(
+            partition->parameter_at(rank(), slice.range.begin, 0),
+            slice.range.numel() * partition->element_bytes(),
+            host);
+      }
     }
   }
 }
@@ -359,7 +389,7 @@ void EngineState::count_sent_by_others() const {
     }
     int64_t numel = 0;
     for (int other = 0; other < group_->size(); ++other) {
-      const bool is_received = !reach.is_here(other) &&
+      const bool is_received = !partition->window()->is_kept_here(other) &&
           reach.hosts().counterpart(other, reach.host()) == rank();
       numel += is_received ? partition->layout().shard_numel(other) : 0;
     }

@@ -48,6 +48,12 @@ class EngineState {
       const Handover& handover,
       std::vector<std::vector<shard::Parameter>> partitions,
       std::shared_ptr<comm::Group> group);
+  // The same with nothing in it, for what was saved to be restored.
+  struct Emptied {};
+  EngineState(
+      const EngineState& before,
+      std::shared_ptr<comm::Group> group,
+      Emptied tag);
   ~EngineState();
   EngineState(const EngineState&) = delete;
   EngineState& operator=(const EngineState&) = delete;
@@ -164,6 +170,8 @@ class EngineState {
   // had begun it. Throws: CommError; it may be called again with those who are
   // left then.
   Settled settle_round(comm::Group& survivors);
+  // Whether those who are left have all that the lost ones had.
+  bool have_everything(const comm::Group& survivors) const;
   // The same for parameters that were on their way from frozen to trained.
   void settle_thawing(comm::Group& survivors);
   // The module's parameters are handed over, from one state to the next.
@@ -258,7 +266,14 @@ class EngineState {
   void decide(double norm);
   void update_own_part();
   void update_part_of(int lost);
+  void update_parts_of_the_lost(const comm::Group& survivors);
   std::vector<int> ranks_of(const comm::Group& survivors) const;
+  std::vector<int> holders(const comm::Group& survivors) const;
+  struct Known;
+  Known ask_how_far_all_are(comm::Group& survivors) const;
+  bool keeps_copies() const;
+  void send_means();
+  void send_copies() const;
   void send_updated() const;
   void count_sent_by_others() const;
   void await_all_updates(const std::exception_ptr& failure);
@@ -312,6 +327,7 @@ class EngineState {
   StepResult result_;
   Decision decision_;
   int64_t control_bytes_ = 0;
+  int64_t copied_bytes_ = 0; // means that came for copies kept here
   std::exception_ptr refused_; // of this round: told when it is over
   std::exception_ptr failure_; // of ranks that could not go on together
   bool has_module_ = false; // its parameters are in these partitions

@@ -263,6 +263,7 @@ MemoryAccount EngineState::memory() const {
     account.parameters += partition->parameter_bytes();
     account.gradients += partition->gradient_bytes();
     account.optimizer += partition->state_bytes();
+    account.copies += partition->copy_bytes();
   }
   account.gradients += reducer_->waiting_bytes();
   account.buffers = reducer_->buffer_bytes();
@@ -283,12 +284,14 @@ EngineTraffic EngineState::traffic() const {
   traffic.inter_node = group_->traffic()->from_other_hosts();
   traffic.intra_node -= traffic.inter_node;
   traffic.control = control_bytes_;
+  traffic.copies = copied_bytes_;
   return traffic;
 }
 
 void EngineState::reset_traffic() {
   group_->traffic()->reset();
   control_bytes_ = 0;
+  copied_bytes_ = 0;
 }
 
 gather::GatherStatistics EngineState::statistics() const {

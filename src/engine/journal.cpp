@@ -1,5 +1,6 @@
 #include "engine/journal.h"
 
+#include <algorithm>
 #include <atomic>
 #include <cstring>
 
@@ -22,7 +23,7 @@ struct Journal::Words {
 
 namespace {
 
-constexpr int kPhaseBits = 2;
+constexpr int kPhaseBits = 3;
 
 uint64_t word_of(uint64_t round, Phase phase) {
   return round << kPhaseBits | static_cast<uint64_t>(phase);
@@ -32,15 +33,29 @@ uint64_t word_of(uint64_t round, Phase phase) {
 
 Journal::Journal(const std::shared_ptr<comm::Group>& group, int64_t chunk_bytes)
     : chunk_bytes_(base::round_up(chunk_bytes, base::kCacheLine)),
+      agreement_bytes_(base::round_up(
+          group->size() * static_cast<int64_t>(sizeof(Contribution)),
+          base::kCacheLine)),
       rank_(group->rank()),
-      window_(comm::make_window(group, base::kCacheLine + 2 * chunk_bytes_)) {}
+      size_(group->size()),
+      window_(comm::make_window(
+          group,
+          base::kCacheLine + 2 * agreement_bytes_ + 2 * chunk_bytes_)) {}
 
 Journal::Words& Journal::words(int rank) const {
   return *reinterpret_cast<Words*>(window_->data(rank));
 }
 
 std::byte* Journal::copy(int rank, int64_t number) const {
-  return window_->data(rank) + base::kCacheLine + number % 2 * chunk_bytes_;
+  return window_->data(rank) + base::kCacheLine + 2 * agreement_bytes_ +
+      number % 2 * chunk_bytes_;
+}
+
+// Of this round and the one before, as contributions are.
+Journal::Contribution* Journal::agreed(int rank, uint64_t round) const {
+  return reinterpret_cast<Contribution*>(
+      window_->data(rank) + base::kCacheLine +
+      static_cast<int64_t>(round % 2) * agreement_bytes_);
 }
 
 void Journal::open(uint64_t round) {
@@ -57,6 +72,13 @@ void Journal::decide(uint64_t round, const Contribution& contribution) {
   own.place = word_of(round, Phase::decided);
 }
 
+void Journal::agree(
+    uint64_t round,
+    const std::vector<Contribution>& contributions) {
+  std::ranges::copy(contributions, agreed(rank_, round));
+  words(rank_).place = word_of(round, Phase::agreed);
+}
+
 void Journal::finish(int rank, uint64_t round) const {
   words(rank).place = word_of(round, Phase::updated);
 }
@@ -71,6 +93,15 @@ Journal::Place Journal::place(int rank) const {
 Journal::Contribution Journal::contribution(int rank, uint64_t round) const {
   const auto& place = words(rank).contributions[round % 2];
   return {.norm_power_sum = place.norm_power_sum, .joined = place.joined};
+}
+
+std::vector<Journal::Contribution> Journal::agreement(int rank, uint64_t round)
+    const {
+  if (place(rank) < Place{round, Phase::agreed}) {
+    return {};
+  }
+  const Contribution* first = agreed(rank, round);
+  return {first, first + size_};
 }
 
 void Journal::enter(int rank, int64_t number, const std::vector<Piece>& pieces)

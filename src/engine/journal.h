@@ -24,7 +24,8 @@ namespace zero::engine {
 // How far a rank is with the round.
 enum class Phase : uint8_t {
   open, // gradients may still come
-  decided, // all ranks have given all; the update will be completed
+  decided, // this rank has nothing more to give
+  agreed, // it knows what all ranks bring; the update will be completed
   updated, // this rank's part of it is
 };
 
@@ -53,12 +54,17 @@ class Journal {
 
   void open(uint64_t round);
   void decide(uint64_t round, const Contribution& contribution);
+  // What all ranks bring, by rank.
+  void agree(uint64_t round, const std::vector<Contribution>& contributions);
   // The update of `rank` is complete.
   void finish(int rank, uint64_t round) const;
 
   Place place(int rank) const;
   // To a round that the rank has decided, and no later one.
   Contribution contribution(int rank, uint64_t round) const;
+  // Of all ranks, if `rank` has agreed on that round or a later one, and is no
+  // further than in the next. Empty if not.
+  std::vector<Contribution> agreement(int rank, uint64_t round) const;
 
   // Chunk `number` of rank's update is about to be changed; those before it are
   // complete.
@@ -73,10 +79,13 @@ class Journal {
  private:
   struct Words;
   Words& words(int rank) const;
+  Contribution* agreed(int rank, uint64_t round) const;
   std::byte* copy(int rank, int64_t number) const;
 
   int64_t chunk_bytes_;
+  int64_t agreement_bytes_;
   int rank_;
+  int size_;
   std::shared_ptr<comm::WindowState> window_;
 };
 

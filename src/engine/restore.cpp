@@ -68,6 +68,7 @@ void EngineState::restore(const Restored& restored) {
   }
   attempt(restored.own_slices);
   send_updated();
+  send_copies();
   attempt([&] { restore_frozen(restored); });
   if (rank() == 0) {
     attempt(restored.buffers);

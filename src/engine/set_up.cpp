@@ -234,6 +234,7 @@ std::unique_ptr<Partition> EngineState::make_partition(
           .stage = zero.stage,
           .shared_memory = config_.libzero.shared_memory,
           .trainable = trainable,
+          .redundant = config_.libzero.redundancy > 0,
           .num_states = trainable ? num_states_ : 0,
           .bucket_numel = std::min(kBucketNumel, zero.reduce_bucket_size)});
 }

@@ -118,13 +118,18 @@ StepResult Succession::step() {
     go_on();
   }
   throw_what_the_round_ended_with();
-  return state_->round() > round ? state_->result() : abandoned();
+  const bool is_undone = recoveries_.back().loaded.has_value();
+  return state_->round() > round && !is_undone ? state_->result() : abandoned();
 }
 
 StepResult Succession::abandoned() {
   is_abandoned_ = false;
   const int64_t step = state_->global_step();
-  return {.abandoned = true, .lr = state_->groups().lr(step), .step = step};
+  return {
+      .abandoned = true,
+      .steps_lost = std::exchange(steps_lost_, 0),
+      .lr = state_->groups().lr(step),
+      .step = step};
 }
 
 void Succession::join() {
@@ -187,7 +192,7 @@ void Succession::throw_what_the_round_ended_with() {
 bool Succession::can_go_on() const {
   const auto& group = *state_->group();
   const auto& roster = world_->membership->roster();
-  if (!state_->goes_on_after_losses() || !group.reach().is_one_host()) {
+  if (!state_->goes_on_after_losses()) {
     return false;
   }
   const auto ids = group.segment().ids();
@@ -251,9 +256,14 @@ void Succession::remember(const Before& before) {
       .ranks = {},
       .joined = {},
       .step = before.step,
-      .is_round_abandoned = state_->round() == before.round,
+      .is_round_abandoned = state_->round() == before.round || loaded_,
       .num_left = state_->size(),
+      .loaded = std::exchange(loaded_, std::nullopt),
+      .steps_lost = 0,
       .seconds = base::seconds_since(before.since)};
+  if (recovery.loaded) {
+    recovery.steps_lost = steps_lost_;
+  }
   const auto ids = state_->group()->segment().ids();
   const auto ids_before = before.group->segment().ids();
   const auto numbers_of_new = [](const auto& those, const auto& others) {
@@ -297,9 +307,22 @@ void Succession::tell(const Recovery& recovery, const comm::Group& before)
         recovery.ranks.size() == 1 ? " was" : " were",
         " lost after step ",
         recovery.step,
-        "; the round ",
-        recovery.is_round_abandoned ? "is run again" : "was completed",
-        ", nothing else is lost; ");
+        "; ",
+        recovery.loaded
+            ? c10::str(
+                  "back to '",
+                  recovery.loaded->path,
+                  "' of step ",
+                  recovery.loaded->step,
+                  ", ",
+                  recovery.steps_lost,
+                  recovery.steps_lost == 1 ? " step is" : " steps are",
+                  " done again; ")
+            : c10::str(
+                  "the round ",
+                  recovery.is_round_abandoned ? "is run again"
+                                              : "was completed",
+                  ", nothing else is lost; "));
   }
   if (!recovery.joined.empty()) {
     what += c10::str(
@@ -346,6 +369,10 @@ void Succession::go_on_with(const std::shared_ptr<comm::Group>& survivors) {
   const auto those_who_train = has_newcomers
       ? survivors->split(state_ ? 0 : 1, survivors->rank())
       : survivors;
+  if (state_ && !state_->have_everything(*those_who_train)) {
+    go_back_with(*those_who_train); // over several hosts, without newcomers
+    return;
+  }
   if (state_) {
     state_->settle_thawing(*those_who_train);
     const auto round = state_->round();
@@ -428,14 +455,57 @@ void Succession::make_next_with_newcomers(comm::Group& survivors) {
   }
 }
 
+// Nobody who is left has what the lost ones had: all begin again with what was
+// saved last.
+void Succession::go_back_with(comm::Group& survivors) {
+  const auto votes =
+      survivors.exchange(CommOp::all_gather, {reload_ == nullptr ? 0 : 1});
+  const auto lost = state_->group()->lost_ranks();
+  const auto give_up = [&](const std::string& why) {
+    throw PeerLost(
+        c10::str(
+            state_->prefix(),
+            "rank ",
+            lost.front(),
+            " is lost with all that its host had, and ",
+            why,
+            ". Fix: start the job again; \"libzero\": {\"redundancy\": 1} "
+            "survives the loss of a host, and so does one that has saved"),
+        {lost.front(), "step", -1});
+  };
+  if (std::ranges::find(votes, 0) != votes.end()) {
+    give_up("nothing has been saved");
+  }
+  next_ = std::make_unique<EngineState>(
+      *state_, survivors.split(0, survivors.rank()), EngineState::Emptied{});
+  const int64_t reached = next_->global_step();
+  base::failpoint("recovery.moment");
+  try {
+    loaded_ = reload_(*next_);
+  } catch (const CommError&) {
+    throw;
+  } catch (const Error& error) {
+    give_up(error.what());
+  }
+  steps_lost_ = reached - next_->global_step();
+  settled_ = {};
+  is_abandoned_ = true;
+  base::failpoint("recovery.moment");
+  next_->barrier(); // everybody has loaded its part
+  base::failpoint("recovery.moment");
+  change_over();
+}
+
+// What begin() needs of the others may fail, if another is lost: this rank has
+// changed over all the same.
 void Succession::change_over() {
   if (state_) {
     state_->retire();
   }
   state_ = std::move(next_);
-  state_->begin();
-  watch_for_newcomers();
   ++generation_;
+  watch_for_newcomers();
+  state_->begin();
 }
 
 } // namespace zero::engine

@@ -24,8 +24,11 @@
 #include <zero/engine.h>
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "base/clock.h"
@@ -57,6 +60,13 @@ class Succession : private comm::Dependent {
   void zero_grad();
   void recover();
 
+  // How to load what was saved last into a state, collectively; for when
+  // nobody who is left has what the lost ones had.
+  using Reload = std::function<LoadedCheckpoint(EngineState&)>;
+  void remember_saved(Reload reload) {
+    reload_ = std::move(reload);
+  }
+
   const std::vector<Recovery>& recoveries() const {
     return recoveries_;
   }
@@ -82,6 +92,7 @@ class Succession : private comm::Dependent {
   void go_on_with(const std::shared_ptr<comm::Group>& survivors) override;
   bool is_between_rounds() const override;
   void make_next_with_newcomers(comm::Group& survivors);
+  void go_back_with(comm::Group& survivors);
   void change_over();
   StepResult abandoned();
   void throw_what_the_round_ended_with();
@@ -93,6 +104,10 @@ class Succession : private comm::Dependent {
   int64_t generation_ = 0; // how often the state has changed; told to newcomers
   bool is_abandoned_ = false; // the round, and step() has not said so yet
   EngineState::Settled settled_; // how it left the last round, to be told
+  Reload reload_; // of what was saved or loaded last; empty: nothing was
+  // What those who are left went back to, until a recovery tells of it.
+  std::optional<LoadedCheckpoint> loaded_;
+  int64_t steps_lost_ = 0; // by that, until step() has said so
   std::vector<Recovery> recoveries_;
 };
 

@@ -58,25 +58,34 @@ void Update::add(const shard::Partition* partition) {
 std::vector<Update::Part> Update::parts_of(int rank) const {
   std::vector<Part> parts;
   for (int i = 0; i < static_cast<int>(partitions_.size()); ++i) {
-    const auto& partition = *partitions_[static_cast<size_t>(i)];
-    const auto& layout = partition.layout();
-    for (const auto& slice : partition.updated_slices(rank)) {
-      for (int number = layout.first_parameter(slice.range);
-           number < layout.num_parameters() &&
-           layout.parameter(number).begin < slice.range.end;
-           ++number) {
-        const Range range = intersection(layout.parameter(number), slice.range);
-        if (!range.empty()) {
-          parts.push_back(
-              {i,
-               number,
-               range,
-               slice.shard_offset + range.begin - slice.range.begin});
-        }
-      }
+    add_parts_of(rank, i, parts);
+    for (const int kept : partitions_[static_cast<size_t>(i)]->kept_by(rank)) {
+      add_parts_of(kept, i, parts);
     }
   }
   return parts;
+}
+
+void Update::add_parts_of(int owner, int index, std::vector<Part>& parts)
+    const {
+  const auto& partition = *partitions_[static_cast<size_t>(index)];
+  const auto& layout = partition.layout();
+  for (const auto& slice : partition.updated_slices(owner)) {
+    for (int number = layout.first_parameter(slice.range);
+         number < layout.num_parameters() &&
+         layout.parameter(number).begin < slice.range.end;
+         ++number) {
+      const Range range = intersection(layout.parameter(number), slice.range);
+      if (!range.empty()) {
+        parts.push_back(
+            {owner,
+             index,
+             number,
+             range,
+             slice.shard_offset + range.begin - slice.range.begin});
+      }
+    }
+  }
 }
 
 // What lies together and is treated alike becomes one run. Padding between two
@@ -98,7 +107,8 @@ std::vector<Update::Run> Update::runs_of(int rank) const {
       const int64_t shard_gap =
           part.shard_offset - (last.first.shard_offset + last.numel);
       const bool together = last.first.partition == part.partition &&
-          gap >= 0 && gap < shard::Layout::kAlignment && gap == shard_gap;
+          last.first.owner == part.owner && gap >= 0 &&
+          gap < shard::Layout::kAlignment && gap == shard_gap;
       if (together && last.group == group && last.step == step) {
         last.numel += gap + part.range.numel();
         continue;
@@ -121,25 +131,25 @@ void Update::run(int rank, const Decision& decision) {
       }
       const int64_t numel = std::min(chunk_numel_, run.numel - begin);
       if (journaled_) {
-        const auto pieces = pieces_of(rank, run, begin, numel);
+        const auto pieces = pieces_of(run, begin, numel);
         if (!journal_.restore(rank, number, pieces)) {
           journal_.enter(rank, number, pieces);
         }
         base::failpoint("engine.moment");
       }
-      update_chunk(rank, run, begin, numel, decision);
+      update_chunk(run, begin, numel, decision);
       base::failpoint("engine.moment");
     }
   }
 }
 
 std::vector<Journal::Piece> Update::pieces_of(
-    int rank,
     const Run& run,
     int64_t begin,
     int64_t numel) const {
   const auto& partition =
       *partitions_[static_cast<size_t>(run.first.partition)];
+  const int rank = run.first.owner;
   const int64_t flat = run.first.range.begin + begin;
   const int64_t in_shard = run.first.shard_offset + begin;
   std::vector<Journal::Piece> pieces{
@@ -154,13 +164,13 @@ std::vector<Journal::Piece> Update::pieces_of(
 }
 
 void Update::update_chunk(
-    int rank,
     const Run& run,
     int64_t begin,
     int64_t numel,
     const Decision& decision) {
   const auto& partition =
       *partitions_[static_cast<size_t>(run.first.partition)];
+  const int rank = run.first.owner;
   const int64_t flat = run.first.range.begin + begin;
   const int64_t in_shard = run.first.shard_offset + begin;
   const auto settings = groups_.settings(run.group, decision.step);

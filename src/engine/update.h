@@ -39,7 +39,8 @@ class Update {
   // The reducer's next partition.
   void add(const shard::Partition* partition);
 
-  // The part of `rank`, from where its journal says on.
+  // The part of `rank`, from where its journal says on: its own slices, and the
+  // copies that it keeps.
   void run(int rank, const Decision& decision);
 
   // The update is complete everywhere: parameters that took part count it.
@@ -61,6 +62,7 @@ class Update {
  private:
   // Elements of one parameter in a slice.
   struct Part {
+    int owner = 0; // the rank whose slice it is
     int partition = 0;
     int parameter = 0;
     shard::Range range;
@@ -76,14 +78,13 @@ class Update {
 
   std::vector<Run> runs_of(int rank) const;
   std::vector<Part> parts_of(int rank) const;
+  void add_parts_of(int owner, int partition, std::vector<Part>& parts) const;
   void update_chunk(
-      int rank,
       const Run& run,
       int64_t begin,
       int64_t numel,
       const Decision& decision);
   std::vector<Journal::Piece> pieces_of(
-      int rank,
       const Run& run,
       int64_t begin,
       int64_t numel) const;

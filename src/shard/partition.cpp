@@ -45,7 +45,8 @@ Partition::Partition(
       element_bytes_(static_cast<int64_t>(c10::elementSize(dtype_))),
       state_element_bytes_(
           static_cast<int64_t>(c10::elementSize(state_dtype_))),
-      layout_(make_layout(parameters_, group->size(), options.bucket_numel)) {
+      layout_(make_layout(parameters_, group->size(), options.bucket_numel)),
+      hosts_(group->reach().hosts()) {
   const int stage = options.stage;
   const bool one_host = group->reach().is_one_host();
   if (stage == 0) {
@@ -59,8 +60,23 @@ Partition::Partition(
     gradient_home_ = stage <= 1 ? Home::full : Home::shard;
     state_home_ = stage == 0 ? Home::full : Home::shard;
   }
+  // What is on every host anyway needs none.
+  has_copies_ = options.redundant && !one_host && stage > 0 &&
+      (options.trainable || parameters_can_be_absent());
+  int64_t kept_bytes_here = 0;
+  std::vector<comm::KeptPart> kept;
   for (int rank = 0; rank < group->size(); ++rank) {
     offsets_.push_back(offsets_of(rank));
+  }
+  for (int rank = 0; rank < group->size(); ++rank) {
+    for (const int other : kept_by(rank)) {
+      for (const auto& part : kept_parts(other)) {
+        kept_bytes_here += group->reach().is_here(rank) ? part.bytes : 0;
+        if (rank == rank_) {
+          kept.push_back(part);
+        }
+      }
+    }
   }
   window_ = comm::make_window(
       group,
@@ -69,7 +85,10 @@ Partition::Partition(
            numel_at(
                parameter_home_ == Home::once ? Home::full : Home::none, 0) *
            element_bytes_,
-       .sparse = sparse_part(*group)});
+       .sparse = sparse_part(*group),
+       .has_copies = has_copies_,
+       .kept = std::move(kept),
+       .kept_bytes_here = kept_bytes_here});
 }
 
 comm::SparsePart Partition::sparse_part(const comm::Group& group) const {
@@ -187,14 +206,15 @@ Partition::Reading Partition::read(int number, std::byte* to) const {
   layout_.for_each_slice(range, [&](const OwnedSlice& slice) {
     const bool elsewhere = parameters_can_be_absent() && slice.rank != rank_;
     const int from = elsewhere ? slice.rank : rank_;
+    const bool is_here = window_->is_kept_here(from);
     const int64_t bytes = slice.range.numel() * element_bytes_;
     reads.push_back(
-        {.rank = from,
+        {.rank = is_here ? rank_ : from,
          .place = parameter_at(from, slice.range.begin, slice.shard_offset),
          .to = to + (slice.range.begin - range.begin) * element_bytes_,
          .bytes = bytes});
     received += elsewhere ? bytes : 0;
-    from_other_hosts += window_->is_here(from) ? 0 : bytes;
+    from_other_hosts += is_here ? 0 : bytes;
   });
   return {
       std::make_unique<comm::WindowReading>(*window_, std::move(reads)),
@@ -206,7 +226,7 @@ std::vector<comm::WindowRead> Partition::missing(int number) const {
   std::vector<comm::WindowRead> reads;
   layout_.for_each_slice(
       layout_.parameter(number), [&](const OwnedSlice& slice) {
-        if (!window_->is_here(slice.rank)) {
+        if (!window_->is_kept_here(slice.rank)) {
           std::byte* place = parameter_at(slice.rank, slice.range.begin, 0);
           reads.push_back(
               {.rank = slice.rank,
@@ -276,17 +296,124 @@ void Partition::write(int number, const std::byte* from) const {
     return;
   }
   layout_.for_each_slice(range, [&](const OwnedSlice& slice) {
-    if (parameters_can_be_absent() && reach && slice.rank != rank_) {
+    const bool is_kept = is_kept_by_this_rank(slice.rank);
+    if (parameters_can_be_absent() && reach && slice.rank != rank_ &&
+        !is_kept) {
       return;
     }
-    std::memcpy(
-        parameter_at(
-            parameters_can_be_absent() ? slice.rank : rank_,
-            slice.range.begin,
-            slice.shard_offset),
-        from + (slice.range.begin - range.begin) * element_bytes_,
-        static_cast<size_t>(slice.range.numel() * element_bytes_));
+    const auto write_to = [&](int rank) {
+      std::memcpy(
+          parameter_at(rank, slice.range.begin, slice.shard_offset),
+          from + (slice.range.begin - range.begin) * element_bytes_,
+          static_cast<size_t>(slice.range.numel() * element_bytes_));
+    };
+    write_to(parameters_can_be_absent() ? slice.rank : rank_);
+    if (is_kept && parameter_home_ == Home::full) {
+      write_to(slice.rank); // besides this rank's own
+    }
   });
+}
+
+std::vector<int> Partition::kept_by(int rank) const {
+  std::vector<int> ranks;
+  const int host = hosts_.host_of(rank);
+  for (int other = 0; has_copies_ && other < hosts_.num_ranks(); ++other) {
+    if (hosts_.keeper(hosts_.host_of(other)) == host &&
+        hosts_.counterpart(other, host) == rank) {
+      ranks.push_back(other);
+    }
+  }
+  return ranks;
+}
+
+bool Partition::is_kept_by_this_rank(int rank) const {
+  const int host = hosts_.host_of(rank_);
+  return has_copies_ && hosts_.keeper(hosts_.host_of(rank)) == host &&
+      hosts_.counterpart(rank, host) == rank_;
+}
+
+// Where the copy of a rank's slices lies.
+std::vector<comm::KeptPart> Partition::kept_parts(int rank) const {
+  std::vector<comm::KeptPart> parts;
+  const auto& offsets = offsets_[static_cast<size_t>(rank)];
+  const auto add = [&](Home home, int64_t area, int64_t element_bytes) {
+    if (home == Home::none || home == Home::once) {
+      return;
+    }
+    if (home == Home::shard) {
+      parts.push_back({rank, area, layout_.shard_numel(rank) * element_bytes});
+      return;
+    }
+    for (int bucket = 0; bucket < layout_.num_buckets(); ++bucket) {
+      const Range range = layout_.slice(bucket, rank).range;
+      parts.push_back(
+          {home == Home::sparse ? 0 : rank,
+           area + range.begin * element_bytes,
+           range.numel() * element_bytes});
+    }
+  };
+  add(parameter_home_,
+      parameter_home_ == Home::sparse ? 0 : offsets.parameters,
+      element_bytes_);
+  add(gradient_home_, offsets.gradients, state_element_bytes_);
+  const int64_t each =
+      whole_pages(numel_at(state_home_, rank) * state_element_bytes_);
+  for (int state = 0; state < options_.num_states; ++state) {
+    add(state_home_, offsets.states + state * each, state_element_bytes_);
+  }
+  return parts;
+}
+
+void Partition::send_to_keeper(const std::byte* place, int64_t bytes) const {
+  window_->reach->store(place, bytes, hosts_.keeper(hosts_.host_of(rank_)));
+}
+
+void Partition::send_copies() const {
+  for (int bucket = 0; has_copies_ && bucket < layout_.num_buckets();
+       ++bucket) {
+    const OwnedSlice slice = layout_.slice(bucket, rank_);
+    if (slice.range.empty()) {
+      continue;
+    }
+    send_to_keeper(
+        parameter_at(rank_, slice.range.begin, slice.shard_offset),
+        slice.range.numel() * element_bytes_);
+    for (int state = 0; state < options_.num_states; ++state) {
+      send_to_keeper(
+          state_at(rank_, state, slice.range.begin, slice.shard_offset),
+          slice.range.numel() * state_element_bytes_);
+    }
+  }
+}
+
+void Partition::send_means() const {
+  for (int bucket = 0; has_copies_ && bucket < layout_.num_buckets();
+       ++bucket) {
+    const OwnedSlice slice = layout_.slice(bucket, rank_);
+    if (!slice.range.empty()) {
+      send_to_keeper(
+          gradient_at(rank_, slice.range.begin, slice.shard_offset),
+          slice.range.numel() * state_element_bytes_);
+    }
+  }
+}
+
+int64_t Partition::copied_mean_bytes() const {
+  int64_t numel = 0;
+  for (const int other : kept_by(rank_)) {
+    numel += options_.trainable ? layout_.shard_numel(other) : 0;
+  }
+  return numel * state_element_bytes_;
+}
+
+int64_t Partition::copy_bytes() const {
+  int64_t bytes = (1 + options_.num_states) * copied_mean_bytes();
+  for (const int other : kept_by(rank_)) {
+    bytes += parameters_can_be_absent()
+        ? layout_.shard_numel(other) * element_bytes_
+        : 0;
+  }
+  return bytes;
 }
 
 at::Tensor Partition::gradient_view(int number) const {

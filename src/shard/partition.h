@@ -17,6 +17,16 @@
 // at stage 3 that copy is sparse: it has a place for everything, and in it what
 // the host's ranks own. The rest is read from the other hosts into its place
 // when a rank of this host needs it, and discarded again (src/gather/).
+//
+// Note [Copies]
+// With redundancy another host, the keeper, has a copy of what a host alone
+// has: of its ranks' slices the optimizer state, the means of gradients, and at
+// stage 3 the parameters. It lies where the owner has it, in the mirror that
+// every host has of the owner's part, so that whoever reads a slice finds it
+// there, too; and one rank of the keeper, the owner's counterpart, updates it
+// with the same means by the same arithmetic. So nothing but the means goes
+// over the wire for it; and not the new parameters, which at stages 1 and 2 go
+// to every other host.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -53,6 +63,7 @@ struct PartitionOptions {
   int stage = 0;
   bool shared_memory = true;
   bool trainable = true;
+  bool redundant = false; // over several hosts, from stage 1 on
   int num_states = 0;
   int64_t bucket_numel = 1;
 };
@@ -155,6 +166,19 @@ class Partition {
   // where every rank does so for itself.
   std::vector<OwnedSlice> updated_slices(int rank) const;
 
+  // Whether there are copies on other hosts; and of which ranks' slices `rank`
+  // keeps one.
+  bool has_copies() const {
+    return window_->has_copies;
+  }
+  std::vector<int> kept_by(int rank) const;
+  // Stores this rank's slices to the keeper: all of it, or the means only.
+  void send_copies() const;
+  void send_means() const;
+  // Of the copies that this rank keeps: all, and the means of them.
+  int64_t copy_bytes() const;
+  int64_t copied_mean_bytes() const;
+
   // This rank's part, in bytes.
   int64_t parameter_bytes() const; // its share, where there is one copy
   int64_t gradient_bytes() const;
@@ -178,6 +202,9 @@ class Partition {
     int64_t count = 0;
   };
   int64_t numel_at(Home home, int rank) const;
+  std::vector<comm::KeptPart> kept_parts(int rank) const;
+  bool is_kept_by_this_rank(int rank) const;
+  void send_to_keeper(const std::byte* place, int64_t bytes) const;
   comm::SparsePart sparse_part(const comm::Group& group) const;
   std::vector<comm::WindowRead> missing(int number) const;
   // Where that lies; neighbours are one.
@@ -203,6 +230,8 @@ class Partition {
   Home gradient_home_ = Home::none;
   Home state_home_ = Home::none;
   std::vector<Offsets> offsets_; // by rank
+  bool has_copies_ = false;
+  comm::Hosts hosts_;
   std::shared_ptr<comm::WindowState> window_;
 };
 

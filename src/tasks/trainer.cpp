@@ -511,15 +511,19 @@ class Trainer {
       resumed_from_ = options_.resume ? "nothing: there is no checkpoint" : "";
       return std::nullopt;
     }
-    if (loaded->sampler) {
-      position_ = loaded->sampler->position;
-    }
-    if (const auto found = loaded->notes.find(kResultsNote);
-        found != loaded->notes.end()) {
-      results_ = results_from_text(found->second);
-    }
+    go_on_from(*loaded);
     resumed_from_ = c10::str("step ", loaded->step, ", ", loaded->path);
     return loaded->step;
+  }
+
+  void go_on_from(const LoadedCheckpoint& loaded) {
+    if (loaded.sampler) {
+      position_ = loaded.sampler->position;
+    }
+    if (const auto found = loaded.notes.find(kResultsNote);
+        found != loaded.notes.end()) {
+      results_ = results_from_text(found->second);
+    }
   }
 
   // While training goes on.
@@ -589,12 +593,19 @@ class Trainer {
       saved_step = agrees ? saved_step : -1;
     }
     checkpoints_.agree(is_asked, saved_step);
+    const LoadedCheckpoint* loaded = nullptr; // that they went back to
+    for (size_t i = num_recoveries_; i < recoveries.size(); ++i) {
+      loaded = recoveries[i].loaded ? &*recoveries[i].loaded : loaded;
+    }
+    if (loaded != nullptr) {
+      go_back_to(*loaded);
+    }
     results_ = results_from_text(text_of_rank_0(world_, to_text(results_)));
     options_.out = text_of_rank_0(world_, options_.out);
     take_on(exchange_rows(world_, where_the_run_is()).front());
     share_out();
-    if (rows.front()[2] == 0) {
-      take_over_record(rows.front()[6] != 0);
+    if (rows.front()[2] == 0 || loaded != nullptr) {
+      take_over_record(rows.front()[6] != 0 && loaded == nullptr);
     }
     if (record_ != nullptr) {
       for (size_t i = num_recoveries_; i < recoveries.size(); ++i) {
@@ -626,6 +637,16 @@ class Trainer {
     sizes_.accumulation = number(5);
   }
 
+  // What was done since is done again, and written down again.
+  void go_back_to(const LoadedCheckpoint& loaded) {
+    go_on_from(loaded);
+    checkpoints_.agree(checkpoints_.is_asked(), loaded.step);
+    looked_after_ = loaded.step;
+    recorded_evaluation_ = std::min(recorded_evaluation_, loaded.step);
+    last_update_.reset();
+    record_.reset();
+  }
+
   void share_out() {
     if (config_.train.batch_on_loss == TrainSection::BatchOnLoss::shrink) {
       num_shares_ = world_.size();
@@ -637,7 +658,8 @@ class Trainer {
   }
 
   // Rank 0 is lost, and the next one goes on with its files: the last update
-  // may not be in them, nor what was found after it.
+  // may not be in them, nor what was found after it. Or they are to forget what
+  // is done again.
   void take_over_record(bool has_update) {
     resumed_from_.clear(); // that has been said
     if (has_update) {
@@ -686,8 +708,15 @@ class Trainer {
         numbers_of(recovery.ranks),
         " after step ",
         recovery.step,
-        recovery.is_round_abandoned ? ", whose next one is run again; "
-                                    : ", whose next one was completed; ",
+        recovery.loaded ? c10::str(
+                              "; back to step ",
+                              recovery.loaded->step,
+                              ", ",
+                              recovery.loaded->path,
+                              "; ")
+            : recovery.is_round_abandoned
+            ? std::string(", whose next one is run again; ")
+            : std::string(", whose next one was completed; "),
         joined.empty() ? "" : joined + "; ",
         rest);
   }

@@ -149,6 +149,9 @@ class Switchboard {
     }
     void advance() override {} // a transfer moves when it is looked at
     void abandon() override {}
+    bool survives_losses() const override {
+      return true;
+    }
     std::unique_ptr<comm::Transfer> receive(
         int from,
         int tag,

@@ -25,6 +25,7 @@ TEST(LibzeroSection, DefaultsAreThoseOfTheHeader) {
   EXPECT_EQ(libzero.timeout_seconds, std::nullopt);
   EXPECT_EQ(libzero.progress_timeout_seconds, std::nullopt);
   EXPECT_EQ(libzero.on_peer_lost, LibzeroConfig::OnPeerLost::resume);
+  EXPECT_EQ(libzero.redundancy, 0);
   EXPECT_EQ(libzero.accumulate, LibzeroConfig::Accumulate::shard);
   EXPECT_EQ(libzero.clip_norm_type, 2);
   EXPECT_EQ(libzero.on_nonfinite, LibzeroConfig::OnNonfinite::update);
@@ -35,7 +36,7 @@ TEST(LibzeroSection, EveryKeyIsRead) {
   const LibzeroConfig libzero = read_libzero(R"({
       "shared_memory": false, "gather_budget": 1e6, "timeout_seconds": 2.5,
       "progress_timeout_seconds": 60, "on_peer_lost": "raise",
-      "accumulate": "full", "clip_norm_type": "inf", "on_nonfinite": "raise",
+      "redundancy": 1, "accumulate": "full", "clip_norm_type": "inf", "on_nonfinite": "raise",
       "parameter_groups": [
         {"match": "*.bias", "weight_decay": 0},
         {"match": "head.*", "lr": 0.5}]})");
@@ -44,6 +45,7 @@ TEST(LibzeroSection, EveryKeyIsRead) {
   EXPECT_EQ(libzero.timeout_seconds, 2.5);
   EXPECT_EQ(libzero.progress_timeout_seconds, 60);
   EXPECT_EQ(libzero.on_peer_lost, LibzeroConfig::OnPeerLost::raise);
+  EXPECT_EQ(libzero.redundancy, 1);
   EXPECT_EQ(libzero.accumulate, LibzeroConfig::Accumulate::full);
   EXPECT_TRUE(std::isinf(libzero.clip_norm_type));
   EXPECT_EQ(libzero.on_nonfinite, LibzeroConfig::OnNonfinite::raise);
@@ -71,6 +73,14 @@ TEST(LibzeroSection, TheBudgetIsBytesOrAShare) {
       has_one_mistake(with_libzero(R"({"gather_budget": -1})"), "at least 0"));
   EXPECT_TRUE(has_one_mistake(
       with_libzero(R"({"gather_budget": "101%"})"), "\"100%\""));
+}
+
+TEST(LibzeroSection, ThereIsOneCopyOrNone) {
+  for (const char* copies : {"2", "-1"}) {
+    EXPECT_TRUE(has_one_mistake(
+        with_libzero(std::string("{\"redundancy\": ") + copies + "}"),
+        "0 or 1"));
+  }
 }
 
 TEST(LibzeroSection, TheNormIsOneTwoOrInfinite) {

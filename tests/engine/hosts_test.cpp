@@ -56,7 +56,9 @@ TEST_P(EngineOverHosts, LearnsAsPlainLibtorchDoes) {
       for (const bool shared : {true, false}) {
         SCOPED_TRACE(c10::str(
             GetParam(), " ", layout.size(), " ranks, stage ", stage, shared));
-        const Config config = config_of(stage, shared);
+        Config config = config_of(stage, shared);
+        config.libzero.redundancy = layout.size() % 2; // in some of them
+        config.libzero.consistency_check_every = 1;
         const Curve expected = train_plain(
             make_model(GetParam()),
             config,
@@ -173,6 +175,49 @@ TEST(EngineOnHosts, MemoryAndTrafficAreWhatTheRulesSay) {
           } else { // every rank gathers for itself
             EXPECT_EQ(between_hosts, p + ranks * p / 2);
           }
+          rank.world.barrier(); // others may still read what this one has
+        });
+      }
+    }
+  }
+}
+
+// A host keeps another one's P / hosts elements: their state and means, and at
+// stage 3 the elements. What comes for it are the means; parameters do not come
+// any more from the host whose copy there is.
+TEST(EngineOnHosts, CopiesCostWhatTheRulesSay) {
+  const int64_t p = int64_t{4} * (64 * 48 + 48);
+  for (const auto& layout :
+       {std::vector{0, 1}, std::vector{0, 0, 1, 1}, std::vector{0, 1, 2, 3}}) {
+    for (int stage = 0; stage <= 3; ++stage) {
+      for (const bool shared : {true, false}) {
+        const int64_t ranks = static_cast<int64_t>(layout.size());
+        const int64_t hosts = layout.back() + 1;
+        run_hosts(layout, [&](const HostRank& rank) {
+          SCOPED_TRACE(c10::str(hosts, " hosts, stage ", stage, " ", shared));
+          auto net = build_with<torch::nn::Linear>(64, 48);
+          Config config = config_of(stage, shared);
+          config.optimizer.type = OptimizerConfig::Type::adam;
+          config.zero_optimization.reduce_bucket_size = 512;
+          config.libzero.gather_budget.share = 1;
+          config.zero_optimization.stage3_prefetch_bucket_size = 0;
+          config.libzero.redundancy = 1;
+          config.libzero.consistency_check_every = 1;
+          Engine engine(rank.world, net.ptr(), config);
+          engine.reset_traffic();
+          engine.backward(net->forward(torch::ones({2, 64})).sum());
+          engine.step();
+          const int64_t kept = stage == 0 ? 0 : p / ranks;
+          EXPECT_EQ(engine.memory().copies, (stage == 3 ? 4 : 3) * kept);
+          EXPECT_EQ(engine.traffic().copies, kept);
+          const int64_t between_hosts =
+              sum_over_ranks(rank.world, engine.traffic().inter_node);
+          // Gradients, or means of them; then parameters to the others.
+          const int64_t readers = stage < 3 || shared ? hosts : ranks;
+          const int64_t gathered = stage == 0
+              ? (hosts - 1) * p
+              : p + readers * (hosts - 2) * p / hosts;
+          EXPECT_EQ(between_hosts, (hosts - 1) * p + gathered);
           rank.world.barrier(); // others may still read what this one has
         });
       }

@@ -10,103 +10,16 @@
 
 #include "base/failpoint.h"
 #include "comm/ranks.h"
-#include "engine/changing_ranks.h"
 #include "engine/models.h"
 #include "engine/oracle.h"
 #include "engine/settings.h"
+#include "engine/through_losses.h"
 #include "thoroughness.h"
 
 namespace zero::test {
 namespace {
 
-constexpr int kStepsOfRun = 4;
 constexpr int kNumSettingsOfRun = 7;
-
-// Who took part in each step, by what an engine tells of its recoveries. Ranks
-// are the numbers at the start.
-std::vector<std::vector<int>> who_took_part(
-    int num_ranks,
-    const std::vector<Recovery>& recoveries) {
-  std::vector<int> present(static_cast<size_t>(num_ranks));
-  std::iota(present.begin(), present.end(), 0);
-  std::vector<std::vector<int>> by_step;
-  size_t next = 0;
-  for (int64_t step = 0; step < kStepsOfRun; ++step) {
-    std::vector<int> takes_part = present;
-    while (next < recoveries.size() &&
-           recoveries[next].step +
-                   (recoveries[next].is_round_abandoned ? 0 : 1) <=
-               step) {
-      std::vector<int> left;
-      for (size_t rank = 0; rank < present.size(); ++rank) {
-        const auto& lost = recoveries[next].ranks;
-        if (std::ranges::find(lost, static_cast<int>(rank)) == lost.end()) {
-          left.push_back(present[rank]);
-        }
-      }
-      present = left;
-      takes_part = left;
-      ++next;
-    }
-    by_step.push_back(takes_part);
-  }
-  return by_step;
-}
-
-// What each rank does until all steps are done.
-void train(
-    World world,
-    const std::string& model_name,
-    const Config& config,
-    const std::string& failpoints) {
-  const int number = world.rank();
-  const int num_ranks = world.size();
-  base::set_failpoints(failpoints);
-  torch::manual_seed(7);
-  const Model model = make_model(model_name);
-  Engine engine(world, model.module, config);
-  int64_t num_abandoned = 0;
-  while (engine.global_step() < kStepsOfRun) {
-    const auto step = static_cast<int>(engine.global_step());
-    StepResult result;
-    for (int micro = 0; !result.updated && !result.abandoned; ++micro) {
-      engine.backward(model.loss(batch_seed(step, micro, number)));
-      result = engine.step();
-    }
-    num_abandoned += result.abandoned ? 1 : 0;
-    EXPECT_EQ(engine.global_step(), step + (result.updated ? 1 : 0));
-    EXPECT_EQ(result.step, engine.global_step());
-  }
-  const auto& recoveries = engine.recoveries();
-  // A round may be abandoned before this rank has begun it.
-  EXPECT_LE(num_abandoned, static_cast<int64_t>(recoveries.size()));
-  const auto who = who_took_part(num_ranks, recoveries);
-  EXPECT_EQ(
-      world.size(),
-      recoveries.empty() ? num_ranks : recoveries.back().num_left);
-  const auto guard = engine.gather(*model.module);
-  expect_plain_training_of(model_name, config, who, *model.module);
-}
-
-struct Kill {
-  int rank = 0;
-  std::string failpoints;
-};
-
-Config recovery_config(const Setting& setting) {
-  Config config = adam_config(setting);
-  config.libzero.consistency_check_every = 1;
-  return config;
-}
-
-// Adam makes much of gradients that are nothing but rounding.
-Config sgd_recovery_config(const Setting& setting) {
-  Config config = plain_config(setting);
-  config.optimizer.lr = 0.05;
-  config.optimizer.momentum = 0.9;
-  config.libzero.consistency_check_every = 1;
-  return config;
-}
 
 // Returns which of the ranks were killed. The others have ended well.
 std::set<int> killed(
@@ -121,7 +34,7 @@ std::set<int> killed(
         failpoints = kill.failpoints;
       }
     }
-    train(world, model, config, failpoints);
+    train_through_losses(world, model, config, {.failpoints = failpoints});
   });
   std::set<int> dead;
   for (int rank = 0; rank < num_ranks; ++rank) {
@@ -133,10 +46,6 @@ std::set<int> killed(
     }
   }
   return dead;
-}
-
-std::string at(const std::string& point, int number) {
-  return c10::str(point, ":kill@", number);
 }
 
 // Kills a rank at every `stride`-th moment until there are no more. Returns how

@@ -7,6 +7,7 @@
 Exits with 77, and says why, where namespaces cannot be made or no MPI is there.
 """
 import argparse
+import json
 import os
 import pathlib
 import random
@@ -15,6 +16,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 
 from namespaces import DEADLINE, Hosts, Mpi, finish, why_no_hosts
@@ -138,46 +140,68 @@ def check_going_on(mpi, program, work):
 
 
 class Training:
-    """Four ranks on two hosts that train until one is lost."""
+    """Ranks on several hosts that train on, whoever is lost."""
 
-    def __init__(self, mpi, program, work, hosts, shared):
+    def __init__(self, mpi, program, work, hosts, shared, copies, folder="", ranks=2):
         self.hosts = hosts
-        self.job = mpi.launch(hosts, 2, [program, "train-on", str(shared), "1000000"], work,
-                              {"ZERO_TIMEOUT_SECONDS": "3"})
+        self.job = mpi.launch(hosts, ranks, [program, "train-on", str(shared), "1000000", str(copies), str(folder)],
+                              work, {"ZERO_TIMEOUT_SECONDS": "3"})
         self.out = ""
-        self.read_until(r"at step 20\b")
+        self.read_until(r"at step 60\b")
         self.ranks = {int(rank): int(process) for rank, process in
                       re.findall(r"rank (\d) of.*process (\d+)", self.out)}
-        assert len(self.ranks) == 4, self.out
+        assert len(self.ranks) == ranks * hosts.count, self.out
 
     def read_until(self, pattern):
-        while not re.search(pattern, self.out):
-            line = self.job.stdout.readline()
-            assert line, self.out
-            self.out += line
+        """It hangs if that takes longer than a job may."""
+        timer = threading.Timer(DEADLINE, os.killpg, (self.job.pid, signal.SIGKILL))
+        timer.start()
+        try:
+            while not re.search(pattern, self.out):
+                line = self.job.stdout.readline()
+                assert line, f"waiting for {pattern}:\n{self.out}"
+                self.out += line
+        finally:
+            timer.cancel()
 
     def steps(self):
         return int(re.findall(r"at step (\d+)", self.out)[-1])
 
+    def lose(self, victims):
+        for victim in victims:
+            os.kill(self.ranks[victim], signal.SIGKILL)
+        return time.time()
+
+    def check_goes_on(self, left, outcome):
+        """Those who are left say how, once, and train on. Returns the milliseconds that it took them."""
+        found = rf"lost after step \d+; ({outcome}).*; {left} ranks? go(?:es)? on after (\d+) ms"
+        self.read_until(found)
+        match = re.search(found, self.out)
+        self.read_until(rf"of {left} at step (\d+)")
+        self.read_until(rf"of {left} at step {self.steps() + 40}\b")
+        return float(match[2])
+
     def check_losses(self, expected):
         """As without a fault, as far as both have come."""
-        losses = losses_by_step(self.out)
-        for step in losses.keys() & expected.keys():
-            assert abs(losses[step] - expected[step]) <= 1e-3 * expected[step], f"step {step}\n{expected}\n{self.out}"
+        losses = re.findall(r"at step (\d+), loss ([\d.]+)", self.out)
+        assert losses, self.out
+        for step, loss in losses:
+            reference = expected.get(int(step))
+            assert reference is None or abs(float(loss) - reference) <= 1e-3 * reference + 1e-5, \
+                f"step {step}\n{expected}\n{self.out}"
 
-    def check_lost(self, expected, survivors):
-        """All survivors say that one of these was lost, and nothing is left."""
+    def end(self):
+        """Nothing is left."""
+        for process in self.ranks.values():
+            try:
+                os.kill(process, signal.SIGKILL)
+            except ProcessLookupError:
+                pass
         self.out += finish(self.job)
-        lost = [int(rank) for rank in re.findall(r"lost rank (\d)", self.out)]
-        assert len(lost) >= survivors and set(lost) <= expected, f"{expected}\n{self.out}"
         deadline = time.time() + 20
         while any(self.hosts.processes(host) for host in self.hosts.names):
             assert time.time() < deadline, "processes are left"
             time.sleep(0.1)
-
-
-def losses_by_step(out):
-    return {int(step): float(loss) for step, loss in re.findall(r"at step (\d+), loss ([\d.]+)", out)}
 
 
 def losses_without_faults(program):
@@ -187,10 +211,13 @@ def losses_without_faults(program):
         job = subprocess.run([str(pathlib.Path(program).parent / "zero"), "run", "-n", "4", program, "train-on",
                               str(shared), "400"], capture_output=True, text=True, timeout=DEADLINE)
         assert job.returncode == 0, job.stderr
-        losses[shared] = losses_by_step(job.stdout)
+        losses[shared] = {int(step): float(loss) for step, loss in
+                          re.findall(r"at step (\d+), loss ([\d.]+)", job.stdout)}
     return losses
 
 
+ROUND = "the round is run again|the round was completed"
+BACK = "back to '"
 KINDS = ("killed", "stopped", "host gone", "unreachable", "link cut", "link slow")
 
 
@@ -199,27 +226,27 @@ def check_fault(mpi, program, work, seed, expected):
     chance = random.Random(seed)
     kind = KINDS[seed % len(KINDS)]
     shared = chance.randrange(2)
-    with Hosts(2) as hosts:
-        training = Training(mpi, program, work, hosts, shared)
+    copies = chance.randrange(2)
+    with Hosts(2) as hosts, tempfile.TemporaryDirectory() as folder:
+        training = Training(mpi, program, work, hosts, shared, copies, "" if copies else folder)
         time.sleep(chance.uniform(0, 0.5))
         victim = chance.randrange(4)
+        from_memory_or_disk = ROUND if copies else BACK
         if kind == "killed":
-            os.kill(training.ranks[victim], signal.SIGKILL)
-            training.check_lost({victim}, 3)
+            training.lose([victim])
+            training.check_goes_on(3, ROUND)
         elif kind == "stopped":
             os.kill(training.ranks[victim], signal.SIGSTOP)
-            training.check_lost({victim}, 3)
+            training.check_goes_on(3, ROUND)
         elif kind == "host gone":
             # The one that mpirun is not on.
-            for process in (training.ranks[2], training.ranks[3]):
-                os.kill(process, signal.SIGKILL)
-            training.check_lost({2, 3}, 2)
+            training.lose([2, 3])
+            training.check_goes_on(2, from_memory_or_disk)
         elif kind == "unreachable":
-            # Each host loses the other one's ranks. mpirun waits for its daemon, which it cannot reach.
+            # The side with the lowest rank goes on; the other one ends itself, and says why.
             hosts.cut(hosts.names[1])
-            training.read_until(r"(?s)lost rank [23].*lost rank [23]")
+            training.check_goes_on(2, from_memory_or_disk)
             hosts.heal(hosts.names[1])
-            training.check_lost({0, 1, 2, 3}, 2)
         else:
             before = training.steps()
             if kind == "link cut":
@@ -228,11 +255,81 @@ def check_fault(mpi, program, work, seed, expected):
                 hosts.heal(hosts.names[1])
             else:
                 hosts.shape(chance.choice(("10mbit", "20mbit", "100mbit")))
-            training.read_until(rf"at step {before + 40}\b")
-            os.kill(training.ranks[victim], signal.SIGKILL)
-            training.check_lost({victim}, 3)
+            training.read_until(rf"of 4 at step {before + 40}\b")
+            training.lose([victim])
+            training.check_goes_on(3, ROUND)
+        training.end()
+        if kind == "unreachable":
+            assert len(re.findall(r"on_hosts: .*(?:out of reach|took this one for lost)", training.out)) == 2, \
+                training.out
         training.check_losses(expected[shared])
-    print(f"{mpi.name}: fault {seed}, {kind}, {'shared' if shared else 'not shared'}: as it should be", flush=True)
+    print(f"{mpi.name}: fault {seed}, {kind}, {'shared' if shared else 'not shared'}, "
+          f"{'copies' if copies else 'checkpoints'}: as it should be", flush=True)
+
+
+def check_losing_hosts(mpi, program, work):
+    """One rank, then the rest of its host, then a rank of another: those who are left train on, from memory."""
+    expected = losses_without_faults(program)
+    with Hosts(3) as hosts:
+        training = Training(mpi, program, work, hosts, 1, 1)
+        for victims, left in (((4,), 5), ((5,), 4), ((0,), 3)):
+            training.lose(victims)
+            took = training.check_goes_on(left, ROUND)
+            print(f"{mpi.name}: {left} ranks go on {took:.0f} ms after they noticed", flush=True)
+        training.end()
+        training.check_losses(expected[1])
+
+
+CONFIG = {
+    "model": {"type": "gpt", "n_layer": 1, "n_head": 2, "n_embd": 16, "block_size": 16, "dropout": 0},
+    "data": {"type": "text", "path": "text.txt"},
+    "train": {"steps": 400, "evaluate_samples": 8, "report_every": 1, "save_every": 10},
+    "train_batch_size": 12,
+    "train_micro_batch_size_per_gpu": 1,
+    "optimizer": {"type": "AdamW", "params": {"lr": 0.001}},
+    "zero_optimization": {"stage": 2},
+}
+
+
+def metrics_of(folder, key):
+    path = folder / "metrics.jsonl"
+    lines = [json.loads(line) for line in path.read_text().splitlines() if line.endswith("}")] if path.exists() else []
+    return [line for line in lines if key in line]
+
+
+def check_trainer(mpi, program, work):
+    """`zero train` goes on by itself when a host is lost, from its copy or from the last checkpoint."""
+    zero = str(pathlib.Path(program).parent / "zero")
+    chance = random.Random(1)
+    for copies in (1, 0):
+        with Hosts(2) as hosts, tempfile.TemporaryDirectory() as name:
+            folder = pathlib.Path(name)
+            text = folder / "text.txt"
+            text.write_text(" ".join(chance.choice("the cat sat on a mat and ran".split()) for _ in range(4000)))
+            config = {**CONFIG, "data": {"type": "text", "path": str(text)}, "libzero": {"redundancy": copies}}
+            (folder / "config.json").write_text(json.dumps(config))
+            alone = subprocess.run([zero, "train", str(folder / "config.json"), "-n", "4", "--out", str(folder / "a")],
+                                   capture_output=True, text=True, timeout=DEADLINE)
+            assert alone.returncode == 0, alone.stdout + alone.stderr
+            job = mpi.launch(hosts, 2, [zero, "train", str(folder / "config.json"), "--out", str(folder / "b")], work)
+            deadline = time.time() + DEADLINE
+            while len(metrics_of(folder / "b", "loss")) < 25:
+                assert time.time() < deadline and job.poll() is None, finish(job)
+                time.sleep(0.02)
+            for process in hosts.processes(hosts.names[1]):
+                if b"zero\0train" in pathlib.Path(f"/proc/{process}/cmdline").read_bytes():
+                    os.kill(process, signal.SIGKILL)
+            out = finish(job)
+            expected = {line["step"]: line["loss"] for line in metrics_of(folder / "a", "loss")}
+            steps = [line["step"] for line in metrics_of(folder / "b", "loss")]
+            assert steps == list(range(1, 401)), f"{steps}\n{out}"
+            for line in metrics_of(folder / "b", "loss"):
+                reference = expected[line["step"]]
+                assert abs(line["loss"] - reference) <= 1e-3 * reference, f"{line}\n{reference}\n{out}"
+            notes = [line["note"] for line in metrics_of(folder / "b", "note")]
+            found = [note for note in notes if note.startswith("lost ") and ("back to step" in note) != bool(copies)]
+            assert len(found) == 1, f"{notes}\n{out}"
+        print(f"{mpi.name}: zero train goes on {'from the copy' if copies else 'from its checkpoint'}", flush=True)
 
 
 def main():
@@ -240,6 +337,7 @@ def main():
     parser.add_argument("--program", required=True)
     parser.add_argument("--mpis", required=True, type=pathlib.Path)
     parser.add_argument("--faults", type=int, default=0, help="how many seeded faults, with Open MPI")
+    parser.add_argument("--only", help="the check whose name ends so, with Open MPI")
     parser.add_argument("--first-fault", type=int, default=0, help="the first one's seed")
     options = parser.parse_args()
     mpis = [mpi for mpi in (Mpi("openmpi", options.mpis), Mpi("mpich", options.mpis)) if mpi.exists()]
@@ -256,6 +354,9 @@ def main():
             for seed in range(options.first_fault, options.first_fault + options.faults):
                 check_fault(mpis[0], program, pathlib.Path(folder), seed, expected)
             return 0
+        if options.only:
+            globals()[f"check_{options.only}"](mpis[0], program, pathlib.Path(folder))
+            return 0
         for mpi in mpis:
             check_collectives(mpi, program, pathlib.Path(folder))
             check_own_mpi(mpi, program, pathlib.Path(folder))
@@ -265,6 +366,8 @@ def main():
                 check_examples(mpi, program, pathlib.Path(folder))
                 check_loss(mpi, program, pathlib.Path(folder))
                 check_going_on(mpi, program, pathlib.Path(folder))
+                check_losing_hosts(mpi, program, pathlib.Path(folder))
+                check_trainer(mpi, program, pathlib.Path(folder))
     return 0
 
 

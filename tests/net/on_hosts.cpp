@@ -4,8 +4,10 @@
 //   on_hosts wait          meets the others, then waits for one that is lost
 //   on_hosts train         a few steps at every stage; prints the losses
 //   on_hosts measure       how long collectives take
-//   on_hosts train-on S N  trains N steps at stage 3, or until a rank is lost,
-//                          with shared memory if S is 1; prints losses
+//   on_hosts train-on S N R FOLDER
+//                          trains N steps at stage 3, whoever is lost, with
+//                          shared memory if S is 1, and copies if R is; saves
+//                          to the folder, if one is given; prints losses
 //   on_hosts go-on N       goes on after losses, until N ranks are left
 //   on_hosts store PORT    no rank: keeps the store that torchrun's agent keeps
 //   on_hosts own-mpi FILE  collectives, in a program that has initialised MPI,
@@ -203,24 +205,65 @@ class OwnMpi {
   }
 }
 
-// At stage 3 with small budgets, where most goes over the wire.
-void train_on(const zero::World& world, bool shared, int num_steps) {
+constexpr int64_t kSamplesOfAStep = 48; // of all ranks together
+
+torch::Tensor squared_errors(
+    torch::nn::Sequential& net,
+    int64_t step,
+    int64_t first,
+    int64_t every) {
+  torch::manual_seed(static_cast<uint64_t>(step));
+  const torch::Tensor all = torch::randn({kSamplesOfAStep, 37});
+  const torch::Tensor input =
+      all.slice(0, first, kSamplesOfAStep, every).contiguous();
+  const torch::Tensor target = input.sum(1, /*keepdim=*/true).tanh();
+  return torch::mse_loss(net->forward(input), target, torch::Reduction::Sum) /
+      static_cast<double>(kSamplesOfAStep);
+}
+
+// At stage 3 with small budgets, where most goes over the wire. However many
+// ranks there are, a step has the same samples.
+void train_on(
+    zero::World world,
+    bool shared,
+    int64_t num_steps,
+    bool has_copies,
+    const std::string& folder) {
   auto net = make_net();
   zero::Config config = config_of(3, shared);
+  config.optimizer.lr = 1e-3;
   config.libzero.gather_budget.share = shared ? 0.3 : 0;
+  config.libzero.redundancy = has_copies ? 1 : 0;
   zero::Engine engine(world, net.ptr(), config);
-  for (int step = 0; step < num_steps; ++step) {
-    torch::Tensor loss;
+  const int number = world.rank();
+  const auto say_loss = [&](int64_t step) {
+    const torch::NoGradGuard no_grad;
+    const double loss = squared_errors(net, -1, 0, 1).item<double>();
+    std::printf(
+        "rank %d of %d at step %ld, loss %.6f\n",
+        number,
+        world.size(),
+        static_cast<long>(step),
+        loss);
+    std::fflush(stdout);
+  };
+  while (engine.global_step() < num_steps) {
     try {
-      loss = loss_of(net, world, step);
-    } catch (const c10::Error&) { // a parameter did not come
-      loss = torch::zeros({}).requires_grad_();
-    }
-    engine.backward(loss);
-    engine.step();
-    if (world.rank() == 0 && step % 20 == 0) {
-      std::printf("at step %d, loss %.6f\n", step, loss.item<double>());
-      std::fflush(stdout);
+      const auto result = engine.run([&](int64_t) {
+        return world.size() *
+            squared_errors(
+                   net, engine.global_step(), world.rank(), world.size());
+      });
+      if (result.step % 20 == 0 && world.rank() == 0) {
+        say_loss(result.step);
+      }
+      if (!folder.empty() && result.step % 50 == 0) {
+        engine.save(folder);
+      }
+    } catch (const c10::Error&) { // what a lost rank had did not come
+      engine.recover();
+    } catch (const zero::PeerLost&) { // in save()
+      engine.recover();
     }
   }
   world.barrier();
@@ -254,7 +297,12 @@ int main(int argc, char** argv) {
         static_cast<int>(::getpid()));
     std::fflush(stdout);
     if (mode == "train-on") {
-      train_on(world, std::stoi(argv[2]) == 1, std::stoi(argv[3]));
+      train_on(
+          world,
+          std::stoi(argv[2]) == 1,
+          std::stoi(argv[3]),
+          argc > 4 && std::stoi(argv[4]) == 1,
+          argc > 5 ? argv[5] : "");
       return 0;
     }
     if (mode == "go-on") {
@@ -290,6 +338,10 @@ int main(int argc, char** argv) {
     ::_exit(waits ? 0 : 1);
   } catch (const std::exception& error) {
     std::fprintf(stderr, "on_hosts: %s\n", error.what());
+    if (mode == "train-on") { // as above
+      ::sleep(1);
+      ::_exit(0);
+    }
     return 1;
   }
   return 0;

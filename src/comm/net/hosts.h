@@ -36,6 +36,10 @@ class Hosts {
   int counterpart(int rank, int host) const {
     return ranks_of(host)[static_cast<size_t>(place_there(rank, host))];
   }
+  // The host that keeps copies of what a host has, if any does.
+  int keeper(int host) const {
+    return (host + 1) % num_hosts();
+  }
   // Which one it is of those there.
   int place_there(int rank, int host) const {
     return local_rank(rank) % static_cast<int>(ranks_of(host).size());

@@ -53,6 +53,9 @@ class Link {
 
   // A rank is lost: the end of the link does not wait for all of them.
   virtual void abandon() = 0;
+
+  // Whether the others can go on talking when a rank is lost.
+  virtual bool survives_losses() const = 0;
 };
 
 } // namespace zero::comm

@@ -39,7 +39,7 @@ class MpiLink final : public Link {
   void abandon() override;
 
   std::string library() const;
-  bool survives_losses() const;
+  bool survives_losses() const override;
 
   // Collective, and blocks: what every rank gives, which is as long on each.
   // For the beginning, before a Mirror has the link.

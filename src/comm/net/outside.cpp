@@ -16,6 +16,7 @@ Outside::Outside(
     : hosts_(hosts),
       id_(link->rank()),
       host_(hosts.host_of(id_)),
+      survives_losses_(link->survives_losses()),
       roster_(roster) {
   mirror_ = std::make_shared<Mirror>(
       std::move(link),

@@ -41,6 +41,10 @@ class Outside {
   bool is_here(int id) const {
     return hosts_.host_of(id) == host_;
   }
+  // Whether those who are left can go on when a rank is lost.
+  bool survives_losses() const {
+    return survives_losses_;
+  }
 
   // A number for something that is mirrored, given what every rank that has it
   // proposes: one that all of them have had none above.
@@ -63,6 +67,7 @@ class Outside {
   Hosts hosts_;
   int id_; // this rank
   int host_;
+  bool survives_losses_;
   Roster roster_;
   std::shared_ptr<Mirror> mirror_;
   mutable std::atomic<int64_t> next_number_ = kWorldNumber + 1;

@@ -181,7 +181,12 @@ Group::~Group() {
     segment_.state(other).doorbell.ring();
   }
   if (!reach_.is_one_host()) {
-    reach_.store_word(dropped);
+    // After shrink() the others have heard what became of it, or are about to,
+    // by another way than this word takes: it would come before, to ranks that
+    // still agree, and look as if this one had left them.
+    if (!successor_) {
+      reach_.store_word(dropped);
+    }
     reach_.remove();
   }
 }
