@@ -61,6 +61,9 @@ void Progress::submit(const Ptr& operation) {
   lock.unlock();
   take_submitted();
   advance_heads();
+  if (options_.help) {
+    options_.help(); // it is sent at once
+  }
   lock.lock();
   hand_over();
 }
@@ -123,6 +126,9 @@ bool Progress::poll(const Ptr& operation) {
     driving_ = true;
     lock.unlock();
     take_submitted();
+    if (options_.help) {
+      options_.help();
+    }
     if (!advance_heads()) {
       fail_what_cannot_be();
     }
@@ -313,7 +319,11 @@ void Progress::fail(Queue& queue, Failure failure) {
 
 void Progress::idle(int& idle_rounds, Driver who) {
   // Our own thread would take the core from those who compute.
-  if (who == Driver::caller) {
+  if (who == Driver::caller && options_.help) {
+    if (help_a_while(idle_rounds)) {
+      return;
+    }
+  } else if (who == Driver::caller) {
     const int spins = options_.may_spin ? kSpins : 0;
     const int yields = options_.may_spin ? kYields : kCrowdedYields;
     if (idle_rounds < spins + yields) {
@@ -331,6 +341,21 @@ void Progress::idle(int& idle_rounds, Driver who) {
         (who == Driver::own_thread && num_waiting_ > 0);
   };
   segment_.state(options_.rank).doorbell.wait_for_news(has_news, sleep_limit());
+}
+
+// False when it has been long enough. Between hosts: Note [Helping].
+bool Progress::help_a_while(int& idle_rounds) {
+  const auto now = Clock::now();
+  if (idle_rounds++ == 0) {
+    idle_since_ = now;
+  }
+  if (now - idle_since_ > (options_.may_spin ? kHelp : kCrowdedHelp)) {
+    return false;
+  }
+  if (!options_.help()) {
+    options_.may_spin ? pause_briefly() : void(::sched_yield());
+  }
+  return true;
 }
 
 std::chrono::nanoseconds Progress::sleep_limit() {
