@@ -4,10 +4,12 @@
 #include <ATen/ops/arange.h>
 #include <ATen/ops/cat.h>
 #include <ATen/ops/empty.h>
+#include <ATen/ops/empty_like.h>
 #include <ATen/ops/equal.h>
 #include <ATen/ops/full.h>
-#include <ATen/ops/zeros.h>
+#include <ATen/ops/ones.h>
 #include <gtest/gtest.h>
+#include <zero/error.h>
 
 #include <atomic>
 #include <chrono>
@@ -30,10 +32,10 @@ using test::run_hosts;
 
 const std::vector<std::vector<int>> kApart{{0, 1}, {0, 1, 2}, {2, 0, 3, 1}};
 // From where it begins to several parts, whole and not.
-constexpr int64_t kSizes[] = {20'000, 262'144, 300'001, 900'001};
+constexpr int64_t kStraightSizes[] = {20'000, 262'144, 300'001, 900'001};
 
 // Bits that tell in which order they were added up.
-at::Tensor noise(int rank, int64_t numel, at::ScalarType dtype) {
+at::Tensor noise_of(int rank, int64_t numel, at::ScalarType dtype) {
   std::mt19937 random(static_cast<unsigned>(rank + 1));
   at::Tensor tensor = at::empty({numel}, at::kFloat);
   auto* data = tensor.mutable_data_ptr<float>();
@@ -75,10 +77,10 @@ TEST(Straight, SumsHaveTheBitsOfTheirOrder) {
       ASSERT_TRUE(goes_straight(rank.group->context(), 80'000));
       for (const auto dtype :
            {at::kFloat, at::kDouble, at::kHalf, at::kBFloat16, at::kChar}) {
-        for (const int64_t numel : kSizes) {
+        for (const int64_t numel : kStraightSizes) {
           std::vector<at::Tensor> all;
           for (int from = 0; from < comm.size(); ++from) {
-            all.push_back(noise(from, numel, dtype));
+            all.push_back(noise_of(from, numel, dtype));
           }
           const at::Tensor own = all[static_cast<size_t>(comm.rank())];
           for (const ReduceOp op : {ReduceOp::sum, ReduceOp::mean}) {
@@ -106,11 +108,11 @@ TEST(Straight, DataComesWhereItBelongs) {
     run_hosts(layout, [&](const HostRank& rank) {
       Communicator comm(rank.group);
       const int size = comm.size();
-      for (const int64_t numel : kSizes) {
+      for (const int64_t numel : kStraightSizes) {
         std::vector<at::Tensor> chunks;
         for (int from = 0; from < size; ++from) {
           chunks.push_back(
-              chunk_of(noise(from, numel, at::kFloat), from, size));
+              chunk_of(noise_of(from, numel, at::kFloat), from, size));
         }
         const at::Tensor whole = at::empty({numel});
         const at::Tensor own = chunks[static_cast<size_t>(comm.rank())].clone();
@@ -118,19 +120,19 @@ TEST(Straight, DataComesWhereItBelongs) {
         EXPECT_TRUE(at::equal(whole, at::cat(chunks)));
 
         for (int root = 0; root < size; ++root) {
-          const at::Tensor tensor = noise(comm.rank(), numel, at::kFloat);
+          const at::Tensor tensor = noise_of(comm.rank(), numel, at::kFloat);
           comm.broadcast(tensor, root).wait();
-          EXPECT_TRUE(at::equal(tensor, noise(root, numel, at::kFloat)));
+          EXPECT_TRUE(at::equal(tensor, noise_of(root, numel, at::kFloat)));
         }
 
         std::vector<at::Tensor> mine;
         for (int from = 0; from < size; ++from) {
           mine.push_back(
-              noise(from, numel * size, at::kFloat)
+              noise_of(from, numel * size, at::kFloat)
                   .narrow(0, comm.rank() * numel, numel));
         }
         // Some of the ranks in place.
-        at::Tensor input = noise(comm.rank(), numel * size, at::kFloat);
+        at::Tensor input = noise_of(comm.rank(), numel * size, at::kFloat);
         at::Tensor output =
             comm.rank() % 2 == 0 ? input : at::empty_like(input);
         comm.all_to_all(output, input).wait();
@@ -149,7 +151,7 @@ TEST(Straight, BytesAreCountedAsTheTableHasThem) {
     };
     for (const auto dtype : {at::kFloat, at::kHalf}) {
       comm.reset_traffic();
-      at::Tensor tensor = noise(comm.rank(), kNumel, dtype);
+      at::Tensor tensor = noise_of(comm.rank(), kNumel, dtype);
       const auto whole = static_cast<int64_t>(tensor.nbytes());
       const auto chunk = static_cast<int64_t>(
           chunk_of(tensor, comm.rank(), comm.size()).nbytes());
@@ -171,8 +173,8 @@ TEST(Straight, CommunicatorsDoNotWaitForEachOther) {
   run_hosts({0, 1}, [](const HostRank& rank) {
     Communicator comm(rank.group);
     Communicator other = comm.split(0, comm.rank());
-    const at::Tensor one = noise(comm.rank(), 500'000, at::kFloat);
-    const at::Tensor two = noise(comm.rank(), 500'000, at::kFloat);
+    const at::Tensor one = noise_of(comm.rank(), 500'000, at::kFloat);
+    const at::Tensor two = noise_of(comm.rank(), 500'000, at::kFloat);
     if (comm.rank() == 0) {
       auto first = comm.all_reduce(one);
       auto second = other.all_reduce(two);
@@ -227,19 +229,19 @@ void expect_to_stay(const at::Tensor& tensor) {
   }
 }
 
-enum class Op { all_reduce, reduce_scatter, all_gather, broadcast, all_to_all };
+enum class StraightOp { all_reduce, reduce_scatter, all_gather, broadcast, all_to_all };
 
-void run(Communicator& comm, Op op, const at::Tensor& tensor) {
+void run_straight(Communicator& comm, StraightOp op, const at::Tensor& tensor) {
   switch (op) {
-    case Op::all_reduce:
+    case StraightOp::all_reduce:
       return comm.all_reduce(tensor).wait();
-    case Op::reduce_scatter:
+    case StraightOp::reduce_scatter:
       return comm.reduce_scatter(tensor).wait();
-    case Op::all_gather:
+    case StraightOp::all_gather:
       return comm.all_gather(tensor).wait();
-    case Op::broadcast:
+    case StraightOp::broadcast:
       return comm.broadcast(tensor, 1).wait();
-    case Op::all_to_all:
+    case StraightOp::all_to_all:
       return comm.all_to_all(tensor).wait();
   }
 }
@@ -249,12 +251,12 @@ void run(Communicator& comm, Op op, const at::Tensor& tensor) {
 TEST(Straight, ALossInTheMiddleLeavesTensorsAlone) {
   CommSettings settings;
   settings.timeout_seconds = 0.3;
-  for (const Op op :
-       {Op::all_reduce,
-        Op::reduce_scatter,
-        Op::all_gather,
-        Op::broadcast,
-        Op::all_to_all}) {
+  for (const StraightOp op :
+       {StraightOp::all_reduce,
+        StraightOp::reduce_scatter,
+        StraightOp::all_gather,
+        StraightOp::broadcast,
+        StraightOp::all_to_all}) {
     for (const int parts : {1, 3}) {
       SCOPED_TRACE(c10::str("op ", static_cast<int>(op), ", ", parts));
       run_hosts(
@@ -265,7 +267,7 @@ TEST(Straight, ALossInTheMiddleLeavesTensorsAlone) {
             rank.board.mute_after(1, parts);
             const at::Tensor tensor = at::ones({3'000'000});
             EXPECT_THROW(
-                for (int i = 0; i < 100; ++i) { run(comm, op, tensor); },
+                for (int i = 0; i < 100; ++i) { run_straight(comm, op, tensor); },
                 PeerLost);
             expect_to_stay(tensor);
             if (comm.rank() == 1) {

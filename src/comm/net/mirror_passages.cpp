@@ -203,6 +203,9 @@ void Mirror::tell_of(const Inward& inward, Kind kind, size_t bytes) {
 
 // The rank that was to send is lost.
 void Mirror::give_up(Inward& inward) {
+  if (is_closed_) {
+    return;
+  }
   if (!inward.cancelled) {
     inward.cancelled = base::Clock::now();
     for (Part& part : inward.parts) {
@@ -297,12 +300,16 @@ bool Mirror::send_parts(Outward& outward) {
   const size_t end = whole_parts(
       passage, std::min(outward.asked, passage.ready.load()));
   bool moved = false;
+  // What was sent before and has not ended is with MPI, not with the network: it
+  // waits for the other side to fetch it, and nothing waits behind it.
+  const bool is_fetched = !outward.parts.empty();
   while (outward.sent < end) {
     const size_t bytes = next_part(passage, outward.sent);
     {
       const std::lock_guard lock(mutex_);
       auto& under_way = lane(passage.rank).under_way;
-      if (under_way >= kWindowBytes) {
+      if (under_way >= kWindowBytes &&
+          !(is_fetched && outward.parts.size() < kPartsAhead)) {
         break;
       }
       under_way += bytes;

@@ -32,6 +32,7 @@ constexpr std::chrono::microseconds kLongestRest(500);
 
 // Who helps does so again within this time, or has ended.
 constexpr std::chrono::microseconds kHelpLasts(100);
+constexpr std::chrono::microseconds kRestWhileHelped(200);
 
 // For what is still to be sent when the end has come.
 constexpr double kFarewellSeconds = 1;
@@ -52,8 +53,8 @@ void Mirror::run() {
   std::optional<base::TimePoint> farewell;
   for (;;) {
     bool moved = false;
-    {
-      const std::lock_guard driving(driving_);
+    // Who helps has it only for a moment, and does the same.
+    if (const std::unique_lock driving(driving_, std::try_to_lock); driving) {
       moved = step();
       const std::lock_guard lock(mutex_);
       if (stop_ && !farewell) {
@@ -77,6 +78,9 @@ bool Mirror::step() {
     return moved;
   }
   moved = move_passages() || moved;
+  if (is_closed_) { // by one that MPI does not let go of
+    return true;
+  }
   moved = send_queued() || moved;
   link_->advance();
   moved = finish_sends() || moved;
@@ -482,7 +486,7 @@ void Mirror::rest(bool moved) {
     quiet_looks_ = 0;
     quiet_since_ = now;
     std::unique_lock lock(mutex_);
-    wanted_.wait_for(lock, kLongestRest, [this] { return stop_; });
+    wanted_.wait_for(lock, kRestWhileHelped, [this] { return stop_; });
     return;
   }
   if (moved) {

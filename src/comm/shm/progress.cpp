@@ -182,8 +182,16 @@ bool Progress::own_thread_needed() const {
 
 void Progress::run_own_thread() {
   Lock lock(mutex_);
+  const auto is_needed = [this] {
+    return !driving_ && num_waiting_ == 0 && own_thread_needed();
+  };
   while (!stop_) {
-    if (!driving_ && num_waiting_ == 0 && own_thread_needed()) {
+    // Who calls a large operation mostly waits for it at once, and between hosts
+    // it takes some handshakes: this thread would only be in the way.
+    if (options_.help && is_needed()) {
+      wanted_.wait_for(lock, kHelp, [this] { return stop_.load(); });
+    }
+    if (!stop_ && is_needed()) {
       drive_as(lock, nullptr, Driver::own_thread);
     } else {
       wanted_.wait(lock);
@@ -352,8 +360,12 @@ bool Progress::help_a_while(int& idle_rounds) {
   if (now - idle_since_ > (options_.may_spin ? kHelp : kCrowdedHelp)) {
     return false;
   }
-  if (!options_.help()) {
-    options_.may_spin ? pause_briefly() : void(::sched_yield());
+  if (options_.help()) {
+    idle_since_ = Clock::now(); // more may come at once
+  } else if (options_.may_spin) {
+    pause_briefly();
+  } else {
+    ::sched_yield();
   }
   return true;
 }

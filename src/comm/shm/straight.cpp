@@ -19,7 +19,7 @@ namespace {
 // From here on the copies saved are worth what it takes to begin.
 constexpr int64_t kStraightBytes = 64 << 10;
 
-// Of each rank's contribution to a sum so much is here at a time, in the cache.
+// Of what a rank has to work on, so much is here at a time, in the cache.
 constexpr size_t kRingBytes = 4 * Mirror::kPassagePartBytes;
 
 // Who gives up waits for the threads of other hosts.
@@ -43,9 +43,16 @@ class Straight : public Collective {
   // have called the same, what goes to them.
   virtual void open_inward() = 0;
   virtual void open_outward() = 0;
-  // What is to be done with what has come. True if anything was.
-  virtual bool work() {
-    return false;
+  // What is to be done with what has come, and whether all of it is.
+  virtual void work() {}
+  virtual bool has_worked() const {
+    return true;
+  }
+
+  // What a rank puts aside of another one's bytes.
+  static int64_t ring_bytes(int64_t bytes) {
+    return base::round_up<int64_t>(
+        std::min(static_cast<int64_t>(kRingBytes), bytes), base::kPage);
   }
 
   ByteRange chunk(int rank) const {
@@ -139,7 +146,7 @@ class Straight : public Collective {
   }
 
   bool has_moved_straight() const final {
-    return has_let_go_ &&
+    return has_let_go_ && has_worked() &&
         std::ranges::all_of(open_, [](const Opened& opened) {
              return opened.passage->is_done();
            });
@@ -241,38 +248,95 @@ class StraightBroadcast final : public Straight {
   int root_;
 };
 
+// In place, what comes from a rank takes the place of what goes to it. It is put
+// aside until that has gone: both would otherwise wait for each other.
 class StraightAllToAll final : public Straight {
  public:
-  // What is in place is sent from a copy: what comes could otherwise take the
-  // place of what the other one awaits before it lets go of its own.
   StraightAllToAll(
       CollectiveContext context,
       const at::Tensor& output,
       const at::Tensor& input)
       : Straight(context, signature_of(CommOp::all_to_all, input)),
         output_(output),
-        input_(bytes_of(input) == bytes_of(output) ? input.clone() : input) {}
+        input_(input),
+        is_in_place_(bytes_of(input) == bytes_of(output)) {}
 
  private:
+  // With one rank, in place.
+  struct Exchange {
+    std::shared_ptr<Passage> in;
+    std::shared_ptr<Passage> out;
+    std::byte* place = nullptr;
+    size_t placed = 0;
+  };
+
   void open_inward() override {
     const int64_t bytes = chunk(rank()).bytes;
+    if (!is_in_place_) {
+      for_each_other([&](int from) {
+        open_whole(from, in(from, output_, {from * bytes, bytes}));
+      });
+      return;
+    }
+    const int64_t ring = ring_bytes(bytes);
+    const at::Tensor memory = at::empty({(size() - 1) * ring}, at::kByte);
     for_each_other([&](int from) {
-      open_whole(from, in(from, output_, {from * bytes, bytes}));
+      const auto number = static_cast<int64_t>(exchanges_.size());
+      auto passage = in(from, memory, {number * ring, bytes});
+      passage->ring = kRingBytes;
+      passage->ready = kRingBytes;
+      open(from, passage);
+      exchanges_.push_back(
+          {std::move(passage), nullptr, bytes_of(output_) + from * bytes});
     });
   }
   void open_outward() override {
-    for_each_other([this](int to) {
-      open_whole(to, out(to, input_, chunk(to)));
+    size_t number = 0;
+    for_each_other([&](int to) {
+      auto passage = out(to, input_, chunk(to));
+      open_whole(to, passage);
+      if (is_in_place_) {
+        exchanges_[number++].out = std::move(passage);
+      }
     });
-    const auto own = chunk(rank());
-    copy_bytes(
-        bytes_of(output_) + rank() * own.bytes,
-        bytes_of(input_) + own.offset,
-        own.bytes);
+    if (!is_in_place_) {
+      const auto own = chunk(rank());
+      copy_bytes(
+          bytes_of(output_) + rank() * own.bytes,
+          bytes_of(input_) + own.offset,
+          own.bytes);
+    }
+  }
+  void work() override {
+    for (Exchange& exchange : exchanges_) {
+      const size_t before = exchange.placed;
+      const size_t here =
+          std::min(exchange.in->moved.load(), exchange.out->moved.load());
+      while (exchange.placed < here) {
+        const size_t at = exchange.placed % kRingBytes;
+        const size_t bytes = std::min(here - exchange.placed, kRingBytes - at);
+        copy_bytes(
+            exchange.place + exchange.placed,
+            exchange.in->data + at,
+            static_cast<int64_t>(bytes));
+        exchange.placed += bytes;
+      }
+      if (exchange.placed != before) {
+        exchange.in->ready = exchange.placed + kRingBytes;
+        reach().hurry();
+      }
+    }
+  }
+  bool has_worked() const override {
+    return std::ranges::all_of(exchanges_, [](const Exchange& exchange) {
+      return exchange.placed == exchange.in->bytes;
+    });
   }
 
   at::Tensor output_;
   at::Tensor input_;
+  bool is_in_place_;
+  std::vector<Exchange> exchanges_;
 };
 
 // Adds up what all ranks have for this one's chunk.
@@ -288,14 +352,12 @@ class StraightSum : public Straight {
 
   void open_inward() override {
     const auto own = chunk(rank());
-    const auto ring = static_cast<int64_t>(
-        std::min(kRingBytes, static_cast<size_t>(own.bytes)));
-    const int64_t distance = base::round_up<int64_t>(ring, base::kPage);
-    at::Tensor memory = at::empty({(size() - 1) * distance}, at::kByte);
+    const int64_t ring = ring_bytes(own.bytes);
+    const at::Tensor memory = at::empty({(size() - 1) * ring}, at::kByte);
     int64_t place = 0;
     for_each_other([&](int from) {
       auto passage = in(from, memory, {place, own.bytes});
-      place += distance;
+      place += ring;
       passage->ring = kRingBytes;
       passage->ready = kRingBytes;
       open(from, passage);
@@ -316,14 +378,14 @@ class StraightSum : public Straight {
   virtual std::byte* sum() const = 0;
 
   // In the order of the ranks.
-  bool work() override {
+  void work() override {
     const auto own = chunk(rank());
     auto here = static_cast<size_t>(own.bytes);
     for_each_other([&](int from) {
       here = std::min(here, contribution(from).moved.load());
     });
     if (summed_ == here) {
-      return false;
+      return;
     }
     while (summed_ < here) {
       // To the end of the ring at most.
@@ -350,7 +412,9 @@ class StraightSum : public Straight {
     });
     has_summed(summed_);
     reach().hurry();
-    return true;
+  }
+  bool has_worked() const override {
+    return summed_ == static_cast<size_t>(chunk(rank()).bytes);
   }
 
   const at::Tensor& input() const {
