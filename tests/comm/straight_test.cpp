@@ -93,8 +93,8 @@ TEST(Straight, SumsHaveTheBitsOfTheirOrder) {
             const at::Tensor part =
                 at::empty_like(chunk_of(tensor, comm.rank(), comm.size()));
             comm.reduce_scatter(part, tensor, op).wait();
-            EXPECT_TRUE(at::equal(
-                part, chunk_of(expected, comm.rank(), comm.size())));
+            EXPECT_TRUE(
+                at::equal(part, chunk_of(expected, comm.rank(), comm.size())));
             EXPECT_TRUE(at::equal(tensor, own)); // the others' are as before
           }
         }
@@ -127,9 +127,8 @@ TEST(Straight, DataComesWhereItBelongs) {
 
         std::vector<at::Tensor> mine;
         for (int from = 0; from < size; ++from) {
-          mine.push_back(
-              noise_of(from, numel * size, at::kFloat)
-                  .narrow(0, comm.rank() * numel, numel));
+          mine.push_back(noise_of(from, numel * size, at::kFloat)
+                             .narrow(0, comm.rank() * numel, numel));
         }
         // Some of the ranks in place.
         at::Tensor input = noise_of(comm.rank(), numel * size, at::kFloat);
@@ -199,10 +198,8 @@ TEST(Straight, ManyAreUnderWayAtOnce) {
     }
     for (int i = 39; i >= 0; --i) {
       works[static_cast<size_t>(i)].wait();
-      EXPECT_TRUE(tensors[static_cast<size_t>(i)]
-                      .eq(3 * i + 3)
-                      .all()
-                      .item<bool>());
+      EXPECT_TRUE(
+          tensors[static_cast<size_t>(i)].eq(3 * i + 3).all().item<bool>());
     }
     comm.barrier();
   });
@@ -229,7 +226,13 @@ void expect_to_stay(const at::Tensor& tensor) {
   }
 }
 
-enum class StraightOp { all_reduce, reduce_scatter, all_gather, broadcast, all_to_all };
+enum class StraightOp {
+  all_reduce,
+  reduce_scatter,
+  all_gather,
+  broadcast,
+  all_to_all
+};
 
 void run_straight(Communicator& comm, StraightOp op, const at::Tensor& tensor) {
   switch (op) {
@@ -267,7 +270,8 @@ TEST(Straight, ALossInTheMiddleLeavesTensorsAlone) {
             rank.board.mute_after(1, parts);
             const at::Tensor tensor = at::ones({3'000'000});
             EXPECT_THROW(
-                for (int i = 0; i < 100; ++i) { run_straight(comm, op, tensor); },
+                for (int i = 0; i < 100;
+                     ++i) { run_straight(comm, op, tensor); },
                 PeerLost);
             expect_to_stay(tensor);
             if (comm.rank() == 1) {
@@ -311,8 +315,8 @@ TEST(Straight, WhoComesLateKeepsNobodyWaiting) {
   });
 }
 
-// MPI is in the middle of what it receives and does not end it: it is not called
-// any more, which all others are lost by.
+// MPI is in the middle of what it receives and does not end it: it is not
+// called any more, which all others are lost by.
 TEST(Straight, WhatMpiDoesNotLetGoOfItDoesNotWrite) {
   CommSettings settings;
   settings.timeout_seconds = 0.3;
@@ -347,8 +351,7 @@ TEST(Straight, WhatIsDroppedIsGivenUp) {
       expect_to_stay(tensor);
     } else {
       comm.barrier();
-      EXPECT_THROW(
-          other.all_gather(at::ones({1'000'000})).wait(), PeerLost);
+      EXPECT_THROW(other.all_gather(at::ones({1'000'000})).wait(), PeerLost);
       return;
     }
     comm.barrier();

@@ -1,5 +1,5 @@
-// What a Mirror does for passages: Note [Passages]. But for open(), all of it is
-// called by who drives.
+// What a Mirror does for passages: Note [Passages]. But for open(), all of it
+// is called by who drives.
 #include <algorithm>
 #include <iterator>
 #include <utility>
@@ -297,11 +297,11 @@ bool Mirror::move_out(const OutwardKey& key, Outward& outward) {
 
 bool Mirror::send_parts(Outward& outward) {
   const Passage& passage = *outward.passage;
-  const size_t end = whole_parts(
-      passage, std::min(outward.asked, passage.ready.load()));
+  const size_t end =
+      whole_parts(passage, std::min(outward.asked, passage.ready.load()));
   bool moved = false;
-  // What was sent before and has not ended is with MPI, not with the network: it
-  // waits for the other side to fetch it, and nothing waits behind it.
+  // What was sent before and has not ended is with MPI, not with the network:
+  // it waits for the other side to fetch it, and nothing waits behind it.
   const bool is_fetched = !outward.parts.empty();
   while (outward.sent < end) {
     const size_t bytes = next_part(passage, outward.sent);

@@ -7,19 +7,19 @@
 //   while (!in->is_over) { ... } // then in->moved == in->bytes, or it failed
 //
 // Note [Passages]
-// Who receives says so first, and with it that MPI has the place where the bytes
-// go; the other one sends when it has come so far, too. So nothing large ever
-// comes unasked, whatever else the two are doing with each other. It goes in
-// parts, within what may be under way between two ranks at a time (Note
+// Who receives says so first, and with it that MPI has the place where the
+// bytes go; the other one sends when it has come so far, too. So nothing large
+// ever comes unasked, whatever else the two are doing with each other. It goes
+// in parts, within what may be under way between two ranks at a time (Note
 // [Overtaking]), each with the tag that the receiver chose for this passage.
 //
-// A user's memory is the user's again when the operation has failed, so MPI must
-// have let go of it before. Who receives and gives up tells the other one, whose
-// thread then answers what was asked for by empty messages: MPI has written what
-// it will ever write when these have come, and no call of the other's program is
-// needed for it. From a rank that is lost nothing comes: what it was to send is
-// cancelled. If MPI is already in the middle of it and does not end it, it is
-// never called again, since that is when it writes.
+// A user's memory is the user's again when the operation has failed, so MPI
+// must have let go of it before. Who receives and gives up tells the other one,
+// whose thread then answers what was asked for by empty messages: MPI has
+// written what it will ever write when these have come, and no call of the
+// other's program is needed for it. From a rank that is lost nothing comes:
+// what it was to send is cancelled. If MPI is already in the middle of it and
+// does not end it, it is never called again, since that is when it writes.
 #pragma once
 
 #include <atomic>
@@ -38,8 +38,8 @@ struct Passage {
   int rank = 0; // the other one
   std::byte* data = nullptr;
   size_t bytes = 0; // the same on both sides
-  // If it is not 0 there is so much memory only, used over and over: whole parts
-  // of it.
+  // If it is not 0 there is so much memory only, used over and over: whole
+  // parts of it.
   size_t ring = 0;
   // What comes takes the place of what goes, and waits for it.
   std::shared_ptr<const Passage> after;

@@ -103,10 +103,8 @@ void Reach::read(
       std::move(done));
 }
 
-std::shared_ptr<Passage> Reach::passage(
-    Passage::Way way,
-    int rank,
-    uint64_t id) const {
+std::shared_ptr<Passage> Reach::passage(Passage::Way way, int rank, uint64_t id)
+    const {
   auto passage = std::make_shared<Passage>();
   passage->way = way;
   passage->number = number_;

@@ -54,8 +54,9 @@ class Collective : public Operation {
   virtual void combine(int64_t /*piece*/) {}
   virtual void collect(int64_t piece) = 0;
 
-  // What goes beside the slots: see comm/shm/straight.h. Both say whether anything
-  // has moved; nothing may leave this rank before the second one is called.
+  // What goes beside the slots: see comm/shm/straight.h. Both say whether
+  // anything has moved; nothing may leave this rank before the second one is
+  // called.
   virtual bool await_straight() {
     return false;
   }

@@ -186,8 +186,8 @@ void Progress::run_own_thread() {
     return !driving_ && num_waiting_ == 0 && own_thread_needed();
   };
   while (!stop_) {
-    // Who calls a large operation mostly waits for it at once, and between hosts
-    // it takes some handshakes: this thread would only be in the way.
+    // Who calls a large operation mostly waits for it at once, and between
+    // hosts it takes some handshakes: this thread would only be in the way.
     if (options_.help && is_needed()) {
       wanted_.wait_for(lock, kHelp, [this] { return stop_.load(); });
     }

@@ -155,7 +155,8 @@ class Straight : public Collective {
   std::vector<int> awaited_straight() const final {
     std::vector<int> ranks;
     for (const auto& [rank, passage] : open_) {
-      if (!passage->is_done() && std::ranges::find(ranks, rank) == ranks.end()) {
+      if (!passage->is_done() &&
+          std::ranges::find(ranks, rank) == ranks.end()) {
         ranks.push_back(rank);
       }
     }
@@ -201,9 +202,8 @@ class StraightAllGather final : public Straight {
 
  private:
   void open_inward() override {
-    for_each_other([this](int from) {
-      open_whole(from, in(from, output_, chunk(from)));
-    });
+    for_each_other(
+        [this](int from) { open_whole(from, in(from, output_, chunk(from))); });
   }
   void open_outward() override {
     const auto own = chunk(rank());
@@ -222,7 +222,10 @@ class StraightAllGather final : public Straight {
 
 class StraightBroadcast final : public Straight {
  public:
-  StraightBroadcast(CollectiveContext context, const at::Tensor& tensor, int root)
+  StraightBroadcast(
+      CollectiveContext context,
+      const at::Tensor& tensor,
+      int root)
       : Straight(
             context,
             signature_of(CommOp::broadcast, tensor, ReduceOp::sum, root)),
@@ -240,7 +243,8 @@ class StraightBroadcast final : public Straight {
   }
   void open_outward() override {
     if (rank() == root_) {
-      for_each_other([this](int to) { open_whole(to, out(to, tensor_, all())); });
+      for_each_other(
+          [this](int to) { open_whole(to, out(to, tensor_, all())); });
     }
   }
 
@@ -248,8 +252,8 @@ class StraightBroadcast final : public Straight {
   int root_;
 };
 
-// In place, what comes from a rank takes the place of what goes to it. It is put
-// aside until that has gone: both would otherwise wait for each other.
+// In place, what comes from a rank takes the place of what goes to it. It is
+// put aside until that has gone: both would otherwise wait for each other.
 class StraightAllToAll final : public Straight {
  public:
   StraightAllToAll(
@@ -394,9 +398,8 @@ class StraightSum : public Straight {
       std::vector<const void*> inputs;
       for (int from = 0; from < size(); ++from) {
         inputs.push_back(
-            from == rank()
-                ? bytes_of(input_) + own.offset + summed_
-                : contribution(from).data + summed_ % kRingBytes);
+            from == rank() ? bytes_of(input_) + own.offset + summed_
+                           : contribution(from).data + summed_ % kRingBytes);
       }
       reduce(
           signature().reduce,
@@ -407,9 +410,8 @@ class StraightSum : public Straight {
           static_cast<int64_t>(bytes / c10::elementSize(signature().dtype)));
       summed_ += bytes;
     }
-    for_each_other([this](int from) {
-      contribution(from).ready = summed_ + kRingBytes;
-    });
+    for_each_other(
+        [this](int from) { contribution(from).ready = summed_ + kRingBytes; });
     has_summed(summed_);
     reach().hurry();
   }

@@ -19,8 +19,8 @@
 
 namespace zero::comm {
 
-// Whether a collective on a buffer of so many bytes, the same on all ranks, goes
-// so.
+// Whether a collective on a buffer of so many bytes, the same on all ranks,
+// goes so.
 bool goes_straight(const CollectiveContext& context, int64_t bytes);
 
 // As their namesakes in comm/shm/collectives.h.
