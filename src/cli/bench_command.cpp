@@ -31,7 +31,11 @@ copies that all ranks make at once, per rank. Operations take turns, so that all
 of them meet the same noise. Tensors are float32, of a size that divides among the
 ranks. They lie in windows, where ranks
 read each other's memory in place; --ordinary-memory measures any other tensor,
-which is copied once more on its way.)";
+which is copied once more on its way.
+
+Under mpirun it measures the ranks that are there, also over several hosts
+(backend mpi):
+  mpirun -n 2 --host a,b --bind-to none zero bench collectives --ordinary-memory)";
 
 struct Options {
   CollectivesBench bench{
@@ -129,7 +133,10 @@ void take_a_core(int rank, int num_ranks) {
 }
 
 int run_collectives(const Options& options) {
-  if (options.bench.backend == "shm" && std::getenv("ZERO_RANK") == nullptr) {
+  const auto lookup = [](const char* name) { return std::getenv(name); };
+  const auto place = comm::read_environment(lookup);
+  if (options.bench.backend == "shm" &&
+      place.launcher == comm::Launcher::none) {
     return start_ranks(options);
   }
   const auto report = [&](const BenchRow& row) {
@@ -141,11 +148,13 @@ int run_collectives(const Options& options) {
       bench_collectives(world, options.bench, report);
     });
   } else {
-    const auto lookup = [](const char* name) { return std::getenv(name); };
-    const auto place = comm::read_environment(lookup);
     take_a_core(place.rank, place.size);
     World world = init();
-    bench_collectives(world, options.bench, report);
+    CollectivesBench bench = options.bench;
+    if (world.num_nodes() > 1) {
+      bench.backend = "mpi";
+    }
+    bench_collectives(world, bench, report);
   }
   return 0;
 }

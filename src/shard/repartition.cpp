@@ -50,10 +50,7 @@ class Copier {
         add(owner,
             from_.state_at(owner, state, part.range.begin, part.shard_offset),
             to_.state_at(
-                rank_,
-                state,
-                part.range.begin,
-                offset_in_shard(slice, part)),
+                rank_, state, part.range.begin, offset_in_shard(slice, part)),
             part.range.numel() * from_.state_element_bytes(),
             is_copy);
       }
@@ -137,8 +134,7 @@ void repartition(
         // Every host has one: its ranks take turns.
         const auto& hosts = reach->hosts();
         const auto& here = hosts.ranks_of(reach->host());
-        if (bucket % static_cast<int>(here.size()) ==
-            hosts.local_rank(rank)) {
+        if (bucket % static_cast<int>(here.size()) == hosts.local_rank(rank)) {
           visit({.rank = rank, .range = to.layout().bucket(bucket)});
         }
         continue;

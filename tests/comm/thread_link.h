@@ -5,6 +5,7 @@
 //   auto link = board.link(rank);
 //   board.cut(2); // rank 2 is gone from now on
 //   board.mute(1); // nothing comes from it or to it, and nobody is told
+//   board.mute_after(1, 5); // the same in the middle of something large
 #pragma once
 
 #include <cstring>
@@ -31,6 +32,20 @@ class Switchboard {
     const std::lock_guard lock(mutex_);
     cut_.insert(rank);
   }
+  // The same, when so many large messages from it have come.
+  void mute_after(int rank, int count) {
+    const std::lock_guard lock(mutex_);
+    mute_after_[rank] = count;
+  }
+  void unmute() {
+    const std::lock_guard lock(mutex_);
+    muted_.clear();
+  }
+  // What is cancelled does not end.
+  void get_stuck() {
+    const std::lock_guard lock(mutex_);
+    stuck_ = true;
+  }
   void mute(int rank) {
     const std::lock_guard lock(mutex_);
     muted_.insert(rank);
@@ -45,6 +60,13 @@ class Switchboard {
   };
   using State = comm::Transfer::State;
 
+  void count_large(int from, size_t bytes) {
+    constexpr size_t kLarge = size_t{32} << 10;
+    const auto found = mute_after_.find(from);
+    if (bytes > kLarge && found != mute_after_.end() && --found->second == 0) {
+      muted_.insert(from);
+    }
+  }
   bool is_cut(const Line& line) const {
     return cut_.contains(std::get<0>(line)) || cut_.contains(std::get<1>(line));
   }
@@ -76,6 +98,7 @@ class Switchboard {
     size_t bytes() const override {
       return 0;
     }
+    void cancel() override {}
 
    private:
     Switchboard& board_;
@@ -93,8 +116,8 @@ class Switchboard {
     State state() override {
       const std::lock_guard lock(board_.mutex_);
       auto& messages = board_.lines_[line_];
-      if (done_) {
-        return State::done;
+      if (done_ || cancelled_) {
+        return done_ ? State::done : State::failed;
       }
       if (board_.muted_.contains(std::get<0>(line_)) ||
           board_.muted_.contains(std::get<1>(line_))) {
@@ -107,6 +130,7 @@ class Switchboard {
       const Message message = messages.front();
       messages.pop_front();
       std::memcpy(data_, message.data, message.bytes);
+      board_.count_large(std::get<0>(line_), message.bytes);
       *message.taken = true;
       bytes_ = message.bytes;
       done_ = true;
@@ -116,6 +140,10 @@ class Switchboard {
     size_t bytes() const override {
       return bytes_;
     }
+    void cancel() override {
+      const std::lock_guard lock(board_.mutex_);
+      cancelled_ = !board_.stuck_;
+    }
 
    private:
     Switchboard& board_;
@@ -123,6 +151,7 @@ class Switchboard {
     void* data_;
     int64_t number_ = 0;
     bool done_ = false;
+    bool cancelled_ = false;
     size_t bytes_ = 0;
   };
 
@@ -169,6 +198,8 @@ class Switchboard {
   std::mutex mutex_;
   std::set<int> cut_;
   std::set<int> muted_;
+  std::map<int, int> mute_after_;
+  bool stuck_ = false;
   std::set<int> ended_; // nobody receives there any more
   std::map<Line, std::deque<Message>> lines_;
   std::map<Line, int64_t> num_receiving_;

@@ -120,23 +120,25 @@ def read_until(job, lines, pattern, count):
         lines.append(line)
 
 
-def check_going_on(mpi, program, work):
-    """Survivors on both hosts go on, also when the first rank is lost, and a host."""
-    with Hosts(2) as hosts:
-        job = mpi.launch(hosts, 2, [program, "go-on", "1"], work)
+def check_going_on(mpi, program, work, num_hosts, per_host, victims):
+    """Survivors on all hosts go on, also when the first rank is lost, and a host."""
+    size = num_hosts * per_host
+    with Hosts(num_hosts) as hosts:
+        job = mpi.launch(hosts, per_host, [program, "go-on", "1"], work)
         lines = []
-        read_until(job, lines, r"process \d+", 4)
+        read_until(job, lines, r"process \d+", size)
         ranks = {int(rank): int(process) for rank, process in
                  re.findall(r"rank (\d) of.*process (\d+)", "".join(lines))}
         worst = 0
-        for left, victim in ((3, 0), (2, 2), (1, 1)):
+        for victim in victims:
+            size -= 1
             time.sleep(0.3)
             killed = time.time()
             os.kill(ranks[victim], signal.SIGKILL)
-            read_until(job, lines, f"goes on with {left}", left)
+            read_until(job, lines, f"goes on with {size}", size)
             worst = max(worst, time.time() - killed)
         finish(job)
-    print(f"{mpi.name}: survivors went on after {worst:.2f} s at most")
+    print(f"{mpi.name}: survivors on {num_hosts} hosts went on after {worst:.2f} s at most")
 
 
 class Training:
@@ -365,7 +367,10 @@ def main():
                 check_wrong_interface(mpi, program, pathlib.Path(folder))
                 check_examples(mpi, program, pathlib.Path(folder))
                 check_loss(mpi, program, pathlib.Path(folder))
-                check_going_on(mpi, program, pathlib.Path(folder))
+                check_going_on(mpi, program, pathlib.Path(folder), 2, 2, (0, 2, 1))
+                # Each alone on its host: in the middle of what goes straight from tensor to tensor.
+                for victims in ((0, 2, 1), (3, 1, 2)):
+                    check_going_on(mpi, program, pathlib.Path(folder), 4, 1, victims)
                 check_losing_hosts(mpi, program, pathlib.Path(folder))
                 check_trainer(mpi, program, pathlib.Path(folder))
     return 0

@@ -148,14 +148,14 @@ void measure(const zero::World& world) {
 void go_on(zero::World& world, int enough) {
   while (world.size() > enough) {
     try {
-      at::Tensor tensor = at::zeros({100'000});
+      at::Tensor tensor = at::zeros({1'000'000});
       for (;;) {
         world.communicator().all_reduce(tensor).wait();
         ::usleep(1000);
       }
     } catch (const zero::PeerLost&) {
       world.shrink();
-      at::Tensor ones = at::ones({100'000});
+      at::Tensor ones = at::ones({1'000'000});
       world.communicator().all_reduce(ones).wait();
       require(ones.eq(world.size()).all().item<bool>(), "after a loss");
       std::printf("goes on with %d\n", world.size());

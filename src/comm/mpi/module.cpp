@@ -52,7 +52,7 @@ bool succeeded(int code, const char* call) {
 void prefer_sends_over_tcp() {
 #if defined(OPEN_MPI)
   constexpr int kKeep = 0;
-  const std::string limit = std::to_string(kZeroMpiPartBytes + 4096);
+  const std::string limit = std::to_string(kZeroMpiPassagePartBytes + 4096);
   setenv("OMPI_MCA_btl_tcp_flags", "send", kKeep);
   setenv("OMPI_MCA_btl_tcp_eager_limit", limit.c_str(), kKeep);
   setenv("OMPI_MCA_btl_tcp_rndv_eager_limit", limit.c_str(), kKeep);
@@ -200,6 +200,12 @@ void conclude(Transfer& transfer, int code, const MPI_Status& status) {
     transfer.state = ZeroMpiState::failed;
     return;
   }
+  int was_cancelled = 0;
+  MPI_Test_cancelled(&status, &was_cancelled);
+  if (was_cancelled != 0) {
+    transfer.state = ZeroMpiState::failed;
+    return;
+  }
   int count = 0;
   MPI_Get_count(&status, MPI_BYTE, &count);
   transfer.bytes = static_cast<size_t>(count < 0 ? 0 : count);
@@ -259,6 +265,13 @@ ZeroMpiState state_of_transfer(int handle, size_t* bytes) {
   return transfer.state;
 }
 
+void cancel_transfer(int handle) {
+  Transfer& transfer = transfer_of(handle);
+  if (transfer.request != MPI_REQUEST_NULL) {
+    MPI_Cancel(&transfer.request);
+  }
+}
+
 void close_transfer(int handle) {
   Transfer& transfer = transfer_of(handle);
   if (transfer.request != MPI_REQUEST_NULL) {
@@ -296,6 +309,7 @@ extern "C" const ZeroMpiModule* zero_mpi_module() {
       receive_bytes,
       advance_transfers,
       state_of_transfer,
+      cancel_transfer,
       close_transfer};
   return &module;
 }

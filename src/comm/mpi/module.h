@@ -11,10 +11,13 @@
 
 extern "C" {
 
-inline constexpr uint32_t kZeroMpiModuleVersion = 2;
+inline constexpr uint32_t kZeroMpiModuleVersion = 3;
 
 // Transfers are best not larger than this: see module.cpp.
 inline constexpr size_t kZeroMpiPartBytes = size_t{128} << 10;
+// Within one machine, where MPI copies straight from one memory into the other,
+// each transfer costs some microseconds.
+inline constexpr size_t kZeroMpiPassagePartBytes = size_t{256} << 10;
 
 enum class ZeroMpiState : int32_t {
   under_way,
@@ -47,6 +50,8 @@ struct ZeroMpiModule {
   void (*advance)();
   // Where one is since then.
   ZeroMpiState (*state)(int handle, size_t* bytes);
+  // One that is received fails then, unless what it waits for is coming.
+  void (*cancel)(int handle);
   void (*close)(int handle);
 };
 

@@ -25,6 +25,10 @@ class Transfer {
 
   // Of one that is received, when it is done.
   virtual size_t bytes() const = 0;
+
+  // Of one that is received: it fails soon, unless what it waits for has begun
+  // to come.
+  virtual void cancel() = 0;
 };
 
 class Link {

@@ -5,7 +5,9 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <filesystem>
 #include <optional>
+#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -14,6 +16,7 @@
 #include "base/host_name.h"
 #include "base/log.h"
 #include "comm/module_path.h"
+#include "comm/mpi/module.h"
 #include "comm/net/meeting_watch.h"
 #include "comm/net/mpi_link.h"
 #include "comm/net/pmi_server.h"
@@ -46,11 +49,18 @@ void put(std::array<char, size>& to, const std::string& text) {
 
 Introduction introduce() {
   Introduction own;
-  put(own.version, ZERO_VERSION);
+  // Builds of one version may differ in what they send to each other.
+  put(own.version,
+      c10::str(ZERO_VERSION, " (module ", kZeroMpiModuleVersion, ")"));
   put(own.host, base::host_name());
+  // Containers of one machine share memory where they see each other's
+  // processes.
+  std::error_code none;
   put(own.boot,
-      base::read_file(
-          "/proc/sys/kernel/random/boot_id", "the number of this boot"));
+      c10::str(
+          base::read_file(
+              "/proc/sys/kernel/random/boot_id", "the number of this boot"),
+          std::filesystem::read_symlink("/proc/self/ns/pid", none).string()));
   return own;
 }
 

@@ -1,11 +1,11 @@
 #include "comm/net/mirror.h"
 
 #include <algorithm>
-#include <any>
 #include <chrono>
 #include <utility>
 
 #include "base/error.h"
+#include "comm/net/keep_for_good.h"
 
 namespace zero::comm {
 
@@ -16,15 +16,6 @@ constexpr size_t kFewBytes = size_t{4} << 10;
 
 // All ranks have come to their end, and little is left to be sent.
 constexpr std::chrono::seconds kTimeToFinish(30);
-
-// With a rank lost, nobody knows what MPI still writes where.
-template <class... Kept>
-void keep_for_good(Kept... kept) {
-  static std::mutex mutex;
-  static auto* all = new std::vector<std::any>; // longer than the program
-  const std::lock_guard lock(mutex);
-  (all->emplace_back(std::make_shared<Kept>(std::move(kept))), ...);
-}
 
 } // namespace
 
@@ -66,6 +57,8 @@ void Mirror::stop() {
   }
   wanted_.notify_one();
   thread_.join();
+  const std::lock_guard driving(driving_);
+  is_closed_ = true;
   for (Reading& reading : readings_) {
     reading.done(false);
   }
@@ -73,14 +66,23 @@ void Mirror::stop() {
     const std::lock_guard lock(mutex_);
     is_stopped_ = true;
   }
+  take_opened();
+  close_passages();
   for (int rank = 0; rank < static_cast<int>(lanes_.size()); ++rank) {
     drop_lane(rank);
   }
   if (is_abandoned_) {
     link_->abandon();
-    keep_for_good(std::move(sources_), std::move(outgoing_));
+    keep_for_good(
+        std::move(sources_),
+        std::move(outgoing_),
+        std::move(readings_),
+        std::move(inward_),
+        std::move(outward_));
   }
   readings_.clear();
+  inward_.clear();
+  outward_.clear();
   sources_.clear();
   outgoing_.clear();
   link_.reset();
@@ -229,7 +231,19 @@ void Mirror::queue(Pending pending, int to, Order order) {
         .push_back(std::move(pending));
     has_news_ = true;
   }
-  wanted_.notify_one();
+  if (!is_helped()) {
+    wanted_.notify_one();
+  }
+}
+
+void Mirror::hurry() {
+  {
+    const std::lock_guard lock(mutex_);
+    has_news_ = true;
+  }
+  if (!is_helped()) {
+    wanted_.notify_one();
+  }
 }
 
 } // namespace zero::comm

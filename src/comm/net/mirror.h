@@ -32,6 +32,11 @@
 // once would carry one after the other. So words that announce nothing may
 // overtake what waits here, and with them heartbeats, and requests for what
 // somebody needs now.
+//
+// Note [Helping]
+// A thread that waits in a call would only watch, while the one here wakes up,
+// moves, and wakes it: with a core for each process that costs more than the
+// transfer. So who waits may do the same itself, and the thread here rests.
 #pragma once
 
 #include <atomic>
@@ -46,6 +51,7 @@
 #include <optional>
 #include <set>
 #include <thread>
+#include <tuple>
 #include <vector>
 
 #include "base/clock.h"
@@ -53,6 +59,7 @@
 #include "comm/mpi/module.h"
 #include "comm/net/hosts.h"
 #include "comm/net/link.h"
+#include "comm/net/passage.h"
 
 namespace zero::comm {
 
@@ -122,6 +129,16 @@ class Mirror {
       int rank,
       std::function<void(bool)> done);
 
+  // Begins it. It belongs to both until it is over. `ready` may be raised and
+  // the passage withdrawn at any time; hurry() then looks at it soon.
+  void open(std::shared_ptr<Passage> passage);
+  void hurry();
+  static constexpr size_t kPassagePartBytes = kZeroMpiPassagePartBytes;
+
+  // Moves what can be moved, for a thread that waits for it: Note [Helping].
+  // False if nothing did, or another thread is at it.
+  bool help();
+
   // Called by all ranks when none of them stores or reads any more: returns
   // when all that they have stored is here, and what this one has is there.
   void finish();
@@ -140,7 +157,11 @@ class Mirror {
     read, // overtakes
     received, // overtakes: of many bytes and answers, so many more have come
     removed,
-    finished
+    finished,
+    // Both overtake, and are of a passage: so many of its bytes are awaited; no
+    // more are, and those that were not sent shall be empty messages.
+    asked,
+    withdrawn,
   };
   struct Entry {
     Kind kind = Kind::bytes;
@@ -169,8 +190,31 @@ class Mirror {
     std::unique_ptr<Transfer> transfer;
     int to = 0;
     std::vector<std::byte> batch; // empty: the bytes are in a mapping
-    std::shared_ptr<base::SharedMapping> memory;
+    std::shared_ptr<void> memory;
   };
+  // What is under way of a passage.
+  struct Part {
+    std::unique_ptr<Transfer> transfer;
+    size_t bytes = 0;
+  };
+  struct Inward {
+    std::shared_ptr<Passage> passage;
+    int tag = 0;
+    size_t asked = 0;
+    std::deque<Part> parts;
+    bool is_refused = false;
+    bool is_told = false; // the other side, that it is withdrawn
+    std::optional<base::TimePoint> cancelled;
+  };
+  // What the other side has asked for, perhaps before this one has opened it.
+  struct Outward {
+    std::shared_ptr<Passage> passage;
+    int tag = 0;
+    size_t asked = 0;
+    size_t sent = 0;
+    std::deque<Part> parts;
+  };
+  using OutwardKey = std::tuple<int, uint32_t, uint64_t>; // rank, number, id
   // What is to be sent to one rank.
   struct Lane {
     std::deque<Pending> overtaking;
@@ -209,6 +253,8 @@ class Mirror {
   // To one rank. Enough for what a fast network has under way while the other
   // side's thread may sleep, and a few milliseconds of 1 Gbit/s.
   static constexpr size_t kWindowBytes = 4 * kPartBytes;
+  // Of a passage that comes: MPI has the places of so many parts.
+  static constexpr size_t kPartsAhead = 8;
 
   void queue(Pending pending, int to, Order order);
   Lane& lane(int rank) {
@@ -219,8 +265,10 @@ class Mirror {
       const void* from,
       size_t bytes);
 
-  // Of the thread here; each says whether it has moved anything.
+  // Of the thread here, or one that helps; each says whether it has moved
+  // anything.
   void run();
+  bool step();
   bool send_queued();
   std::vector<Pending> take_what_may_go(Lane& lane) const;
   void send_in_batches(std::vector<Pending> pending, int to, int tag);
@@ -240,7 +288,22 @@ class Mirror {
   bool apply_in_order(Source& source);
   void begin_receiving_many_bytes(Source& source);
   void lose(Source& source);
+  bool is_lost(int rank) const;
+  bool take_opened();
+  bool move_passages();
+  bool move_in(Inward& inward);
+  bool take_parts(Inward& inward);
+  bool ask_for_parts(Inward& inward);
+  void give_up(Inward& inward);
+  bool move_out(const OutwardKey& key, Outward& outward);
+  bool send_parts(Outward& outward);
+  void heed(const Entry& entry, int rank);
+  void refuse(int rank, Outward& outward);
+  void never_call_again();
+  void close_passages();
+  void tell_of(const Inward& inward, Kind kind, size_t bytes);
   void rest(bool moved);
+  bool is_helped() const;
 
   std::unique_ptr<Link> link_;
   Losses losses_;
@@ -251,15 +314,22 @@ class Mirror {
   std::condition_variable finished_; // a source is
   std::map<uint32_t, Mapping> mappings_;
   std::vector<Lane> lanes_; // by rank
+  std::vector<std::shared_ptr<Passage>> opened_; // not known to who drives yet
   bool has_news_ = false; // for the thread here: something may be sent
   bool stop_ = false;
   bool is_stopped_ = false;
 
-  // The thread's own.
+  std::atomic<base::Clock::rep> helped_ = 0; // when that was last
+
+  std::mutex driving_; // before the other one; of what follows
+  bool is_closed_ = true; // the link is not to be used, or not yet
   std::vector<Source> sources_;
   std::deque<Outgoing> outgoing_;
   std::deque<Reading> readings_;
-  int quiet_looks_ = 0;
+  std::deque<Inward> inward_;
+  std::map<OutwardKey, Outward> outward_;
+  int next_tag_ = 0;
+  int quiet_looks_ = 0; // this and the next are the thread's own
   base::TimePoint quiet_since_ = base::Clock::now();
   std::thread thread_;
 };

@@ -30,6 +30,10 @@ constexpr int kShareOfQuietTime = 4;
 constexpr std::chrono::microseconds kShortestRest(20);
 constexpr std::chrono::microseconds kLongestRest(500);
 
+// Who helps does so again within this time, or has ended.
+constexpr std::chrono::microseconds kHelpLasts(100);
+constexpr std::chrono::microseconds kRestWhileHelped(200);
+
 // For what is still to be sent when the end has come.
 constexpr double kFarewellSeconds = 1;
 
@@ -38,20 +42,20 @@ constexpr double kFarewellSeconds = 1;
 void Mirror::run() {
   // Otherwise the shortest rest would last four times as long.
   ::prctl(PR_SET_TIMERSLACK, 1000UL);
-  for (Source& source : sources_) {
-    begin_receiving(source.in_order, source.rank, kInOrderTag);
-    begin_receiving(source.overtaking, source.rank, kOvertakingTag);
+  {
+    const std::lock_guard driving(driving_);
+    for (Source& source : sources_) {
+      begin_receiving(source.in_order, source.rank, kInOrderTag);
+      begin_receiving(source.overtaking, source.rank, kOvertakingTag);
+    }
+    is_closed_ = false;
   }
   std::optional<base::TimePoint> farewell;
   for (;;) {
-    bool moved = send_queued();
-    link_->advance();
-    moved = finish_sends() || moved;
-    moved = finish_reads() || moved;
-    for (Source& source : sources_) {
-      moved = receive(source) || moved;
-    }
-    {
+    bool moved = false;
+    // Who helps has it only for a moment, and does the same.
+    if (const std::unique_lock driving(driving_, std::try_to_lock); driving) {
+      moved = step();
       const std::lock_guard lock(mutex_);
       if (stop_ && !farewell) {
         farewell = base::Clock::now();
@@ -65,6 +69,37 @@ void Mirror::run() {
     }
     rest(moved);
   }
+}
+
+bool Mirror::step() {
+  bool moved = take_opened();
+  if (is_closed_) {
+    close_passages();
+    return moved;
+  }
+  moved = move_passages() || moved;
+  if (is_closed_) { // by one that MPI does not let go of
+    return true;
+  }
+  moved = send_queued() || moved;
+  link_->advance();
+  moved = finish_sends() || moved;
+  moved = finish_reads() || moved;
+  for (Source& source : sources_) {
+    moved = receive(source) || moved;
+  }
+  return moved;
+}
+
+bool Mirror::help() {
+  helped_ = base::Clock::now().time_since_epoch().count();
+  const std::unique_lock driving(driving_, std::try_to_lock);
+  return driving && step();
+}
+
+bool Mirror::is_helped() const {
+  const auto since = base::Clock::now().time_since_epoch().count() - helped_;
+  return base::Clock::duration(since) < kHelpLasts;
 }
 
 bool Mirror::send_queued() {
@@ -322,6 +357,10 @@ bool Mirror::apply_overtaking(Source& source) {
       under_way -= std::min<size_t>(entry.bytes, under_way);
       return true;
     }
+    if (entry.kind == Kind::asked || entry.kind == Kind::withdrawn) {
+      heed(entry, source.rank);
+      return true;
+    }
     const bool is_read = entry.kind == Kind::read;
     const auto known = mappings_.find(entry.number);
     if (known == mappings_.end() || (is_read && reads_wait)) {
@@ -403,6 +442,7 @@ void Mirror::begin_receiving_many_bytes(Source& source) {
       return;
     }
     if (entry.kind == Kind::read || entry.kind == Kind::received ||
+        entry.kind == Kind::asked || entry.kind == Kind::withdrawn ||
         !is_valid(entry, known->second)) {
       lose(source);
       return;
@@ -442,6 +482,13 @@ void Mirror::lose(Source& source) {
 
 void Mirror::rest(bool moved) {
   const auto now = base::Clock::now();
+  if (is_helped()) {
+    quiet_looks_ = 0;
+    quiet_since_ = now;
+    std::unique_lock lock(mutex_);
+    wanted_.wait_for(lock, kRestWhileHelped, [this] { return stop_; });
+    return;
+  }
   if (moved) {
     quiet_looks_ = 0;
     quiet_since_ = now;

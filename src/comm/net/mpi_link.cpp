@@ -62,6 +62,9 @@ class MpiTransfer final : public Transfer {
   size_t bytes() const override {
     return bytes_;
   }
+  void cancel() override {
+    module_.cancel(handle_);
+  }
 
  private:
   const ZeroMpiModule& module_;

@@ -103,4 +103,26 @@ void Reach::read(
       std::move(done));
 }
 
+std::shared_ptr<Passage> Reach::passage(Passage::Way way, int rank, uint64_t id)
+    const {
+  auto passage = std::make_shared<Passage>();
+  passage->way = way;
+  passage->number = number_;
+  passage->id = id;
+  passage->rank = ids_[static_cast<size_t>(rank)];
+  return passage;
+}
+
+void Reach::open(std::shared_ptr<Passage> passage) const {
+  mirror_->open(std::move(passage));
+}
+
+void Reach::hurry() const {
+  mirror_->hurry();
+}
+
+bool Reach::help() const {
+  return mirror_->help();
+}
+
 } // namespace zero::comm

@@ -72,6 +72,17 @@ class Reach {
       int rank,
       std::function<void(bool)> done) const;
 
+  // Whether every rank is alone on its host, and there are others.
+  bool are_all_apart() const {
+    return mirror_ != nullptr && hosts_.num_hosts() == hosts_.num_ranks();
+  }
+  // A passage from or to a rank on another host, to be filled in and opened.
+  std::shared_ptr<Passage> passage(Passage::Way way, int rank, uint64_t id)
+      const;
+  void open(std::shared_ptr<Passage> passage) const;
+  void hurry() const;
+  bool help() const;
+
  private:
   int rank_;
   Hosts hosts_;

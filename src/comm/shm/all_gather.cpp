@@ -1,5 +1,6 @@
 #include "comm/shm/buffer.h"
 #include "comm/shm/collectives.h"
+#include "comm/shm/straight.h"
 
 namespace zero::comm {
 
@@ -59,6 +60,9 @@ std::shared_ptr<Operation> make_all_gather(
     const at::Tensor& output,
     const at::Tensor& input,
     CommOp name) {
+  if (goes_straight(context, static_cast<int64_t>(output.nbytes()))) {
+    return make_straight_all_gather(context, output, input, name);
+  }
   const ChunkedBuffer buffer(
       output.numel(),
       output.element_size(),

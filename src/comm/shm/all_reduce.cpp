@@ -5,6 +5,7 @@
 #include "comm/shm/buffer.h"
 #include "comm/shm/collectives.h"
 #include "comm/shm/joined.h"
+#include "comm/shm/straight.h"
 
 namespace zero::comm {
 
@@ -134,6 +135,9 @@ std::shared_ptr<Operation> make_all_reduce(
   const auto bytes = static_cast<int64_t>(tensor.nbytes());
   if (bytes > 0 && bytes <= kDirectBytes) {
     return std::make_shared<DirectAllReduce>(context, tensor, op);
+  }
+  if (goes_straight(context, bytes)) {
+    return make_straight_all_reduce(context, tensor, op);
   }
   if (!context.reach.is_one_host()) {
     return make_joined_all_reduce(context, tensor, op);

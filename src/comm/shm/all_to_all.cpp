@@ -1,5 +1,6 @@
 #include "comm/shm/buffer.h"
 #include "comm/shm/collectives.h"
+#include "comm/shm/straight.h"
 
 namespace zero::comm {
 
@@ -63,6 +64,9 @@ std::shared_ptr<Operation> make_all_to_all(
     CollectiveContext context,
     const at::Tensor& output,
     const at::Tensor& input) {
+  if (goes_straight(context, static_cast<int64_t>(input.nbytes()))) {
+    return make_straight_all_to_all(context, output, input);
+  }
   const ChunkedBuffer buffer(
       input.numel(),
       input.element_size(),

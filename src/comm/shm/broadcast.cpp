@@ -1,5 +1,6 @@
 #include "comm/shm/buffer.h"
 #include "comm/shm/collectives.h"
+#include "comm/shm/straight.h"
 
 namespace zero::comm {
 
@@ -63,6 +64,9 @@ std::shared_ptr<Operation> make_broadcast(
     CollectiveContext context,
     const at::Tensor& tensor,
     int root) {
+  if (goes_straight(context, static_cast<int64_t>(tensor.nbytes()))) {
+    return make_straight_broadcast(context, tensor, root);
+  }
   const ChunkedBuffer buffer(
       tensor.numel(), tensor.element_size(), 1, kSlotBytes);
   return std::make_shared<Broadcast>(context, tensor, root, buffer);

@@ -22,6 +22,7 @@ bool Collective::advance() {
     return false;
   }
   bool moved = publish_next();
+  moved = await_straight() || moved;
   // Nobody's data is used before it is known to be what is expected.
   if (!verified_ && !try_verify()) {
     return moved;
@@ -30,16 +31,16 @@ bool Collective::advance() {
   moved = combine_next() || moved;
   moved = collect_next() || moved;
   moved = close() || moved;
-  return moved;
+  return move_straight() || moved;
 }
 
 bool Collective::complete() const {
   return verified_ && collected_ == pieces_.number &&
-      (closed_ || !pieces_.closed);
+      (closed_ || !pieces_.closed) && has_moved_straight();
 }
 
 bool Collective::owes() const {
-  return !announced_ || published_ < pieces_.number ||
+  return !announced_ || published_ < pieces_.number || !has_moved_straight() ||
       (pieces_.joined && joined_ < pieces_.number) ||
       (pieces_.combined && combined_ < pieces_.number) ||
       (pieces_.closed && collected_ < pieces_.number);
@@ -259,7 +260,7 @@ std::vector<int> Collective::awaited() const {
   if (pieces_.closed) {
     return behind(&RankState::collected, piece(pieces_.number));
   }
-  return {};
+  return awaited_straight();
 }
 
 } // namespace zero::comm

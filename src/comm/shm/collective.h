@@ -54,6 +54,22 @@ class Collective : public Operation {
   virtual void combine(int64_t /*piece*/) {}
   virtual void collect(int64_t piece) = 0;
 
+  // What goes beside the slots: see comm/shm/straight.h. Both say whether
+  // anything has moved; nothing may leave this rank before the second one is
+  // called.
+  virtual bool await_straight() {
+    return false;
+  }
+  virtual bool move_straight() {
+    return false;
+  }
+  virtual bool has_moved_straight() const {
+    return true;
+  }
+  virtual std::vector<int> awaited_straight() const {
+    return {};
+  }
+
   int rank() const {
     return context_.rank;
   }

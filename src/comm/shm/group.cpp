@@ -167,7 +167,9 @@ Progress::Options Group::progress_options() {
               traffic_->count(
                   operation.signature().op, operation.bytes_received());
             }
-          }};
+          },
+      .help = reach_.is_one_host() ? std::function<bool()>()
+                                   : [this] { return reach_.help(); }};
 }
 
 CollectiveContext Group::context() {

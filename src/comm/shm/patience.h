@@ -16,6 +16,10 @@ inline constexpr int kSpins = 100;
 inline constexpr int kYields = 200;
 inline constexpr int kCrowdedYields = 20;
 
+// Between hosts it helps to move what it waits for, for so long.
+inline constexpr std::chrono::microseconds kHelp(150);
+inline constexpr std::chrono::microseconds kCrowdedHelp(20);
+
 // A sleeper looks for lost and late ranks this often,
 inline constexpr std::chrono::milliseconds kSleep(50);
 // at what rings no doorbell this often,

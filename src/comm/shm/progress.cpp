@@ -61,6 +61,9 @@ void Progress::submit(const Ptr& operation) {
   lock.unlock();
   take_submitted();
   advance_heads();
+  if (options_.help) {
+    options_.help(); // it is sent at once
+  }
   lock.lock();
   hand_over();
 }
@@ -123,6 +126,9 @@ bool Progress::poll(const Ptr& operation) {
     driving_ = true;
     lock.unlock();
     take_submitted();
+    if (options_.help) {
+      options_.help();
+    }
     if (!advance_heads()) {
       fail_what_cannot_be();
     }
@@ -176,8 +182,16 @@ bool Progress::own_thread_needed() const {
 
 void Progress::run_own_thread() {
   Lock lock(mutex_);
+  const auto is_needed = [this] {
+    return !driving_ && num_waiting_ == 0 && own_thread_needed();
+  };
   while (!stop_) {
-    if (!driving_ && num_waiting_ == 0 && own_thread_needed()) {
+    // Who calls a large operation mostly waits for it at once, and between
+    // hosts it takes some handshakes: this thread would only be in the way.
+    if (options_.help && is_needed()) {
+      wanted_.wait_for(lock, kHelp, [this] { return stop_.load(); });
+    }
+    if (!stop_ && is_needed()) {
       drive_as(lock, nullptr, Driver::own_thread);
     } else {
       wanted_.wait(lock);
@@ -313,7 +327,11 @@ void Progress::fail(Queue& queue, Failure failure) {
 
 void Progress::idle(int& idle_rounds, Driver who) {
   // Our own thread would take the core from those who compute.
-  if (who == Driver::caller) {
+  if (who == Driver::caller && options_.help) {
+    if (help_a_while(idle_rounds)) {
+      return;
+    }
+  } else if (who == Driver::caller) {
     const int spins = options_.may_spin ? kSpins : 0;
     const int yields = options_.may_spin ? kYields : kCrowdedYields;
     if (idle_rounds < spins + yields) {
@@ -331,6 +349,25 @@ void Progress::idle(int& idle_rounds, Driver who) {
         (who == Driver::own_thread && num_waiting_ > 0);
   };
   segment_.state(options_.rank).doorbell.wait_for_news(has_news, sleep_limit());
+}
+
+// False when it has been long enough. Between hosts: Note [Helping].
+bool Progress::help_a_while(int& idle_rounds) {
+  const auto now = Clock::now();
+  if (idle_rounds++ == 0) {
+    idle_since_ = now;
+  }
+  if (now - idle_since_ > (options_.may_spin ? kHelp : kCrowdedHelp)) {
+    return false;
+  }
+  if (options_.help()) {
+    idle_since_ = Clock::now(); // more may come at once
+  } else if (options_.may_spin) {
+    pause_briefly();
+  } else {
+    ::sched_yield();
+  }
+  return true;
 }
 
 std::chrono::nanoseconds Progress::sleep_limit() {

@@ -72,6 +72,7 @@ class Progress {
   bool advance_heads();
   bool advance_head(Queue& queue);
   void idle(int& idle_rounds, Driver who);
+  bool help_a_while(int& idle_rounds);
   std::chrono::nanoseconds sleep_limit();
   void fail_what_cannot_be();
   void fail_if_late(Queue& queue);
@@ -119,6 +120,7 @@ class Progress {
   std::map<Channel, Queue> messages_;
   Failure broken_; // why no collective can run any more
   std::optional<base::TimePoint> lost_since_; // the first rank
+  base::TimePoint idle_since_;
 };
 
 } // namespace zero::comm

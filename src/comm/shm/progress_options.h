@@ -25,6 +25,9 @@ struct ProgressOptions {
   // part any more, so who waits for it has to stop waiting too.
   std::function<int()> deserter;
   std::function<void(const Operation&)> on_complete;
+  // Over several hosts: moves what goes between them, for who would only wait.
+  // True if anything did.
+  std::function<bool()> help;
 };
 
 } // namespace zero::comm

@@ -4,6 +4,7 @@
 #include "comm/shm/buffer.h"
 #include "comm/shm/collectives.h"
 #include "comm/shm/joined.h"
+#include "comm/shm/straight.h"
 
 namespace zero::comm {
 
@@ -71,6 +72,9 @@ std::shared_ptr<Operation> make_reduce_scatter(
     const at::Tensor& output,
     const at::Tensor& input,
     ReduceOp op) {
+  if (goes_straight(context, static_cast<int64_t>(input.nbytes()))) {
+    return make_straight_reduce_scatter(context, output, input, op);
+  }
   if (!context.reach.is_one_host()) {
     return make_joined_reduce_scatter(context, output, input, op);
   }
