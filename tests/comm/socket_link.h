@@ -127,6 +127,7 @@ class SocketLink final : public comm::Link {
     size_t received = 0;
     comm::Transfer::State state = comm::Transfer::State::under_way;
     bool is_given_up = false;
+    bool is_cancelled = false; // the next one gets what it waited for
   };
   struct Peer {
     base::UniqueFd socket;
@@ -149,6 +150,12 @@ class SocketLink final : public comm::Link {
     }
     size_t bytes() const override {
       return item_->received;
+    }
+    void cancel() override {
+      if (item_->state == State::under_way) {
+        item_->state = State::failed;
+        item_->is_cancelled = true;
+      }
     }
 
    private:
@@ -225,6 +232,7 @@ class SocketLink final : public comm::Link {
   static void deliver(Peer& peer) {
     for (auto& [tag, items] : peer.wanted) {
       auto& messages = peer.arrived[tag];
+      std::erase_if(items, [](const auto& item) { return item->is_cancelled; });
       while (!items.empty() && !messages.empty()) {
         Item& item = *items.front();
         const auto& message = messages.front();
