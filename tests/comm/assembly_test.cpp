@@ -143,7 +143,8 @@ class Ranks {
         step(place);
         std::this_thread::yield();
       }
-      outcomes_[static_cast<size_t>(place)] = outcome.value_or(Assembly::Outcome{});
+      outcomes_[static_cast<size_t>(place)] =
+          outcome.value_or(Assembly::Outcome{});
     } catch (const Death&) {
       dead_[static_cast<size_t>(place)] = true;
     }
