@@ -132,7 +132,7 @@ void join_the_others(WorldState& world) {
       base::failpoint("recovery.moment");
       try {
         guest.emplace(world, meeting.segment);
-      } catch (const IoError&) {
+      } catch (const Error&) {
         // Who had it open is gone, and the others are about to meet anew.
       }
       base::failpoint("recovery.moment");

@@ -294,9 +294,9 @@ class EngineState {
   std::shared_ptr<comm::Group> group_;
   Config config_;
   int64_t accumulation_steps_ = 1;
+  bool has_own_optimizer_ = false; // the program's
   std::shared_ptr<Optimizer> optimizer_;
   int num_states_ = 0; // of the optimizer, per parameter
-  bool has_own_optimizer_ = false; // the program's
   std::vector<std::unique_ptr<shard::Partition>> partitions_;
   std::vector<const shard::Partition*> trainable_;
   std::vector<const shard::Partition*> frozen_;

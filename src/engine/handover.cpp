@@ -69,7 +69,7 @@ shard::Parameter take(
   if (found == own.end()) {
     refuse(prefix, what, expected.name, "no such name");
   }
-  const std::string shape = describe(found->second).shape;
+  const std::string shape = told_of(found->second).shape;
   if (shape != expected.shape) {
     refuse(
         prefix,
@@ -143,7 +143,7 @@ Handover handover_from(const std::string& all) {
   return handover;
 }
 
-Handover::Parameter describe(const shard::Parameter& parameter) {
+Handover::Parameter told_of(const shard::Parameter& parameter) {
   const auto& tensor = parameter.tensor;
   std::ostringstream shape;
   shape << tensor.dtype().name() << " " << tensor.sizes();

@@ -44,7 +44,7 @@ struct Handover {
 std::string to_text(const Handover& handover);
 Handover handover_from(const std::string& text);
 
-Handover::Parameter describe(const shard::Parameter& parameter);
+Handover::Parameter told_of(const shard::Parameter& parameter);
 
 // The module's parameters in the partitions they belong to, ready to be taken
 // over. Throws: ConfigError naming the first difference unless module and

@@ -19,9 +19,9 @@ EngineState::EngineState(
       group_(std::move(group)),
       config_(newcomer.config),
       accumulation_steps_(handover.accumulation_steps),
+      has_own_optimizer_(newcomer.optimizer != nullptr),
       optimizer_(optimizer_or_configured(newcomer.optimizer, config_)),
       num_states_(optimizer_->num_states()),
-      has_own_optimizer_(newcomer.optimizer != nullptr),
       global_step_(handover.global_step),
       round_(handover.round) {
   base::keep_large_tensors();
@@ -60,13 +60,13 @@ Handover EngineState::handover() const {
     auto& told = handover.partitions.emplace_back();
     told.trainable = partition->trainable();
     for (int i = 0; i < partition->layout().num_parameters(); ++i) {
-      told.parameters.push_back(describe(partition->parameter(i)));
+      told.parameters.push_back(told_of(partition->parameter(i)));
       told.parameters.back().num_updates =
           partition->trainable() ? update_->num_updates(partition.get(), i) : 0;
     }
   }
   for (const auto& buffer : buffers_of(*module_)) {
-    handover.buffers.push_back(describe(buffer));
+    handover.buffers.push_back(told_of(buffer));
   }
   return handover;
 }

@@ -9,9 +9,10 @@
 //   somebody is in the next round: then this one is complete, and whoever is
 //     still in it ends it for itself; or
 //   somebody knows what all bring, or those who are left do together, since all
-//     have decided: they complete the update, each its own part, and those of
-//     the lost ones from where their journals say on, with the means of
-//     gradients that are in shared memory; or
+//     have decided (and there are no copies, for which the means may not have
+//     come): they complete the update, each its own part, and those of the lost
+//     ones from where their journals say on, with the means of gradients that
+//     are in shared memory; or
 //   not: nobody who is left has changed anything, the round is abandoned, and
 //     they run it again.
 // What a rank writes down only ever comes to be later, and what a lost one
@@ -63,9 +64,9 @@ EngineState::EngineState(
       group_(std::move(group)),
       config_(before.config_),
       accumulation_steps_(before.accumulation_steps_),
+      has_own_optimizer_(before.has_own_optimizer_),
       optimizer_(before.optimizer_),
       num_states_(before.num_states_),
-      has_own_optimizer_(before.has_own_optimizer_),
       global_step_(before.global_step_),
       round_(before.round_),
       result_(before.result_),
@@ -102,6 +103,11 @@ EngineState::EngineState(
   update_->take_counts(*before.update_);
   groups_->take_rates(*before.groups_);
   send_copies();
+  if (keeps_copies()) {
+    // Who has seen the next one has seen that everybody had what was sent to
+    // it: words to one rank come before data to another.
+    barrier();
+  }
 }
 
 EngineState::EngineState(
@@ -112,9 +118,9 @@ EngineState::EngineState(
       group_(std::move(group)),
       config_(before.config_),
       accumulation_steps_(before.accumulation_steps_),
+      has_own_optimizer_(before.has_own_optimizer_),
       optimizer_(before.optimizer_),
-      num_states_(before.num_states_),
-      has_own_optimizer_(before.has_own_optimizer_) {
+      num_states_(before.num_states_) {
   const auto said =
       exchange({static_cast<int64_t>(before.round_), before.global_step_});
   for (size_t i = 0; i < said.size(); i += 2) {
@@ -266,7 +272,10 @@ EngineState::Known EngineState::ask_how_far_all_are(
   };
   std::vector<Said> all(static_cast<size_t>(size()));
   for (const int each : spoken_for) {
-    if (journal.place(each) >= Journal::Place{round, Phase::decided}) {
+    // Where there are copies, that is not enough: the means for them may not
+    // have come. Nobody has changed anything before somebody has agreed.
+    if (!keeps_copies() &&
+        journal.place(each) >= Journal::Place{round, Phase::decided}) {
       all[static_cast<size_t>(each)] = {1, journal.contribution(each, round)};
     }
     const auto agreement = journal.agreement(each, round);

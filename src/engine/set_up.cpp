@@ -62,13 +62,13 @@ EngineState::EngineState(
     : module_(std::move(module)),
       group_(make_group(world, config)),
       config_(config),
+      has_own_optimizer_(optimizer != nullptr),
+      optimizer_(optimizer_or_configured(std::move(optimizer), config_)),
+      num_states_(optimizer_->num_states()),
       has_module_(true) {
   require_module(module_);
   base::keep_large_tensors();
   accumulation_steps_ = config_.batch_sizes(group_->size()).accumulation;
-  has_own_optimizer_ = optimizer != nullptr;
-  optimizer_ = optimizer_or_configured(std::move(optimizer), config_);
-  num_states_ = optimizer_->num_states();
   make_partitions();
   make_gatherer();
   make_training_parts();

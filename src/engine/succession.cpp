@@ -158,6 +158,7 @@ void Succession::join() {
 void Succession::zero_grad() {
   state_->zero_grad();
   is_abandoned_ = false; // it begins anew
+  steps_lost_ = 0;
 }
 
 void Succession::recover() {
@@ -179,6 +180,7 @@ void Succession::recover() {
     go_on();
   }
   is_abandoned_ = false;
+  steps_lost_ = 0;
 }
 
 void Succession::throw_what_the_round_ended_with() {
@@ -215,6 +217,7 @@ void Succession::go_on() {
     throw;
   }
   const auto before = this->before();
+  loaded_.reset(); // of a loss that another engine has noticed
   comm::go_on_without_the_lost(*world_);
   remember(before);
 }
@@ -245,6 +248,7 @@ void Succession::let_in() {
   state_->check_parameters();
   state_->check_nothing_lent();
   const auto before = this->before();
+  loaded_.reset();
   comm::let_in_newcomers(*world_);
   if (before.group != state_->group()) { // else they have died meanwhile
     remember(before);
@@ -349,7 +353,11 @@ void Succession::go_on_with(const std::shared_ptr<comm::Group>& survivors) {
   const auto generations =
       survivors->exchange(CommOp::all_gather, {generation_});
   if (generation_ < std::ranges::max(generations) && next_) {
-    change_over();
+    try {
+      change_over();
+    } catch (const CommError&) {
+      // One of its ranks is lost, so that it is replaced at once.
+    }
   }
   next_.reset();
   const auto trains = survivors->exchange(CommOp::all_gather, {state_ ? 1 : 0});
@@ -369,12 +377,12 @@ void Succession::go_on_with(const std::shared_ptr<comm::Group>& survivors) {
   const auto those_who_train = has_newcomers
       ? survivors->split(state_ ? 0 : 1, survivors->rank())
       : survivors;
-  if (state_ && !state_->have_everything(*those_who_train)) {
-    go_back_with(*those_who_train); // over several hosts, without newcomers
-    return;
-  }
   if (state_) {
     state_->settle_thawing(*those_who_train);
+    if (!state_->have_everything(*those_who_train)) {
+      go_back_with(*those_who_train); // over several hosts, without newcomers
+      return;
+    }
     const auto round = state_->round();
     const bool has_begun = state_->micro_step() > 0;
     const auto settled = state_->settle_round(*those_who_train);
@@ -487,7 +495,7 @@ void Succession::go_back_with(comm::Group& survivors) {
   } catch (const Error& error) {
     give_up(error.what());
   }
-  steps_lost_ = reached - next_->global_step();
+  steps_lost_ += reached - next_->global_step();
   settled_ = {};
   is_abandoned_ = true;
   base::failpoint("recovery.moment");

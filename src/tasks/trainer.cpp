@@ -567,6 +567,10 @@ class Trainer {
     checkpoints_.give_up();
     const bool has_update =
         last_update_ && last_update_->step == engine_->global_step();
+    const LoadedCheckpoint* loaded = nullptr; // that they went back to
+    for (size_t i = num_recoveries_; i < recoveries.size(); ++i) {
+      loaded = recoveries[i].loaded ? &*recoveries[i].loaded : loaded;
+    }
     const auto rows = exchange_rows(
         world_,
         {static_cast<double>(looked_after_),
@@ -575,7 +579,8 @@ class Trainer {
          checkpoints_.is_asked() ? 1.0 : 0.0,
          static_cast<double>(checkpoints_.saved_step()),
          is_new_ ? 1.0 : 0.0,
-         has_update ? 1.0 : 0.0});
+         has_update ? 1.0 : 0.0,
+         loaded != nullptr ? 1.0 : 0.0});
     if (rows.front()[5] != 0) {
       throw IoError(
           "nobody is left of those who knew where the run is: the others were "
@@ -593,19 +598,22 @@ class Trainer {
       saved_step = agrees ? saved_step : -1;
     }
     checkpoints_.agree(is_asked, saved_step);
-    const LoadedCheckpoint* loaded = nullptr; // that they went back to
-    for (size_t i = num_recoveries_; i < recoveries.size(); ++i) {
-      loaded = recoveries[i].loaded ? &*recoveries[i].loaded : loaded;
-    }
+    // Who has told of it before, in what another loss then cut off, does so
+    // again with the others.
+    const bool any_went_back =
+        std::ranges::any_of(rows, [](const auto& row) { return row[7] != 0; });
     if (loaded != nullptr) {
       go_back_to(*loaded);
+    } else if (any_went_back) {
+      last_update_.reset();
+      record_.reset();
     }
     results_ = results_from_text(text_of_rank_0(world_, to_text(results_)));
     options_.out = text_of_rank_0(world_, options_.out);
     take_on(exchange_rows(world_, where_the_run_is()).front());
     share_out();
-    if (rows.front()[2] == 0 || loaded != nullptr) {
-      take_over_record(rows.front()[6] != 0 && loaded == nullptr);
+    if (rows.front()[2] == 0 || any_went_back) {
+      take_over_record(rows.front()[6] != 0 && !any_went_back);
     }
     if (record_ != nullptr) {
       for (size_t i = num_recoveries_; i < recoveries.size(); ++i) {

@@ -212,6 +212,7 @@ class Mirror {
     int tag = 0;
     size_t asked = 0;
     size_t sent = 0;
+    bool is_answered = false; // the receiver asks for no more
     std::deque<Part> parts;
   };
   using OutwardKey = std::tuple<int, uint32_t, uint64_t>; // rank, number, id

@@ -99,8 +99,11 @@ bool Mirror::move_passages() {
       moved = true;
       told.insert(std::get<1>(key));
     }
-    const bool ends =
-        outward.passage == nullptr && outward.asked == outward.sent;
+    // Not while the receiver may ask for more: what it then asks for in all
+    // would be answered as if nothing had been sent.
+    const bool ends = outward.passage == nullptr &&
+        outward.asked == outward.sent &&
+        (outward.sent == 0 || outward.is_answered);
     next = ends ? outward_.erase(next) : std::next(next);
   }
   if (!told.empty()) {
@@ -278,6 +281,7 @@ bool Mirror::move_out(const OutwardKey& key, Outward& outward) {
     }
     outward.parts.clear();
     outward.asked = outward.sent;
+    outward.is_answered = true;
   }
   if (outward.passage == nullptr) {
     return moved || lost;
@@ -288,6 +292,7 @@ bool Mirror::move_out(const OutwardKey& key, Outward& outward) {
   }
   if (outward.parts.empty() &&
       (lost || passage.is_withdrawn || passage.moved == passage.bytes)) {
+    outward.is_answered = outward.is_answered || passage.moved == passage.bytes;
     passage.is_over = true;
     outward.passage.reset();
     moved = true;
@@ -307,12 +312,15 @@ bool Mirror::send_parts(Outward& outward) {
     const size_t bytes = next_part(passage, outward.sent);
     {
       const std::lock_guard lock(mutex_);
-      auto& under_way = lane(passage.rank).under_way;
-      if (under_way >= kWindowBytes &&
-          !(is_fetched && outward.parts.size() < kPartsAhead)) {
+      Lane& lane = this->lane(passage.rank);
+      const bool may_exceed = is_fetched && outward.parts.size() < kPartsAhead;
+      // Others get their turn: answers, and what words have to stay behind.
+      const bool others_wait = lane.under_way > 0 &&
+          (!lane.answers.empty() || !lane.in_order.empty());
+      if (others_wait || (lane.under_way >= kWindowBytes && !may_exceed)) {
         break;
       }
-      under_way += bytes;
+      lane.under_way += bytes;
     }
     outward.parts.push_back(
         {link_->send(
@@ -346,6 +354,7 @@ void Mirror::refuse(int rank, Outward& outward) {
         {link_->send(rank, outward.tag, &kNothing, 0), rank, {}, nullptr});
   }
   outward.asked = outward.sent;
+  outward.is_answered = true;
 }
 
 } // namespace zero::comm

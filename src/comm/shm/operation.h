@@ -7,6 +7,7 @@
 #include <atomic>
 #include <cstdint>
 #include <exception>
+#include <optional>
 #include <vector>
 
 #include "base/clock.h"
@@ -62,6 +63,9 @@ class Operation {
   uint64_t moves_seen = 0;
   base::TimePoint stuck_since;
   base::TimePoint warned;
+  // When it had last moved, after a rank was lost.
+  std::optional<base::TimePoint> lost_since;
+  uint64_t moves_at_loss = 0;
 
  private:
   Signature signature_;

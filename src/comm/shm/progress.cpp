@@ -43,6 +43,15 @@ Progress::~Progress() {
   if (thread_.joinable()) {
     thread_.join();
   }
+  // Handles may keep them for longer than what they use is there.
+  for (const auto& operation : submitted_) {
+    operation->give_up();
+  }
+  for_each_queue([](Queue& queue) {
+    for (const auto& operation : queue) {
+      operation->give_up();
+    }
+  });
 }
 
 void Progress::submit(const Ptr& operation) {
@@ -423,14 +432,18 @@ void Progress::fail_what_cannot_be() {
 // in order that may be anything; where one was lost, it is what others have
 // done.
 bool Progress::may_still_complete(
-    const Operation& operation,
+    Operation& operation,
     const std::vector<int>& lost,
     int deserter) {
   if (lost.empty() && deserter < 0) {
     return false;
   }
-  lost_since_ = lost_since_.value_or(Clock::now());
-  if (base::seconds_since(*lost_since_) >= options_.news_seconds) {
+  // Since it has last moved: what is large takes longer than news.
+  if (!operation.lost_since || operation.moves != operation.moves_at_loss) {
+    operation.lost_since = Clock::now();
+    operation.moves_at_loss = operation.moves;
+  }
+  if (base::seconds_since(*operation.lost_since) >= options_.news_seconds) {
     return false;
   }
   if (std::ranges::all_of(lost, options_.left_in_order)) {

@@ -23,7 +23,6 @@
 #include <map>
 #include <memory>
 #include <mutex>
-#include <optional>
 #include <string>
 #include <thread>
 #include <utility>
@@ -77,7 +76,7 @@ class Progress {
   void fail_what_cannot_be();
   void fail_if_late(Queue& queue);
   bool may_still_complete(
-      const Operation& operation,
+      Operation& operation,
       const std::vector<int>& lost,
       int deserter);
   void fail(Queue& queue, Failure failure);
@@ -119,7 +118,6 @@ class Progress {
   Queue collectives_;
   std::map<Channel, Queue> messages_;
   Failure broken_; // why no collective can run any more
-  std::optional<base::TimePoint> lost_since_; // the first rank
   base::TimePoint idle_since_;
 };
 

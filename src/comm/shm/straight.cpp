@@ -376,7 +376,9 @@ class StraightSum : public Straight {
     });
   }
   // What goes to a rank for its sum.
-  virtual void has_opened(int /*to*/, std::shared_ptr<Passage> /*passage*/) {}
+  virtual void has_opened(
+      int /*to*/,
+      const std::shared_ptr<Passage>& /*passage*/) {}
   // So much of the sum is there.
   virtual void has_summed(size_t /*bytes*/) {}
   virtual std::byte* sum() const = 0;
@@ -471,7 +473,7 @@ class StraightAllReduce final : public StraightSum {
  private:
   static constexpr uint64_t kSums = 1;
 
-  void has_opened(int to, std::shared_ptr<Passage> passage) override {
+  void has_opened(int to, const std::shared_ptr<Passage>& passage) override {
     auto theirs = in(to, input(), chunk(to), kSums);
     theirs->after = std::move(passage);
     open_whole(to, theirs);
