@@ -56,7 +56,7 @@ TEST(Failpoint, WhatCannotBeMeantIsRefused) {
         has(outcome.err,
             "ZERO_FAILPOINT: '" + last +
                 "' is not name:action[@times][:rank] with an action of kill, "
-                "stop, enospc or eio"))
+                "stop, term, enospc or eio"))
         << outcome.err;
     EXPECT_FALSE(outcome.is_done);
   }
