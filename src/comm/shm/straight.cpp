@@ -475,7 +475,7 @@ class StraightAllReduce final : public StraightSum {
 
   void has_opened(int to, const std::shared_ptr<Passage>& passage) override {
     auto theirs = in(to, input(), chunk(to), kSums);
-    theirs->after = std::move(passage);
+    theirs->after = passage;
     open_whole(to, theirs);
     sums_.push_back(out(to, input(), chunk(rank()), kSums));
     open(to, sums_.back());
